@@ -36,7 +36,7 @@ class StreamServer:
     """One camera: serves frames in real time to each client, from the number that the clock says.
 
     `stall` and `disconnect` interrupt it; `sizes` are used in turn after `change_size`; `offset` delays the
-    exposure, `lag` the transport (s).
+    exposure, `lag` the transport (s); up to `backlog` late frames are sent at once.
     """
 
     def __init__(
@@ -50,12 +50,13 @@ class StreamServer:
         paint: Callable[[int, tuple[int, int]], np.ndarray] | None = None,
         size: tuple[int, int] = (128, 96),
         damage: int = 0,
+        backlog: int = 0,
         encode_once: bool = False,
     ) -> None:
         self.kind, self.rate, self.offset, self.lag, self.damage = kind, rate, offset, lag, damage
         self.start = time.monotonic() if start is None else start
         self.paint = paint or (lambda number, size: mark(number, *size))
-        self.size, self.encode_once = size, encode_once
+        self.size, self.encode_once, self.backlog = size, encode_once, backlog
         self.stalled_until = 0.0
         self.generation = 0
         self.closed = False
@@ -92,11 +93,12 @@ class StreamServer:
     def _frames(self) -> Any:
         """Yield the number of each frame when it is due."""
         generation = self.generation
-        number = int((time.monotonic() - self.start) * self.rate) + 1
+        number = int((time.monotonic() - self.start) * self.rate) + 1 - self.backlog
         while not self.closed and generation == self.generation:
             due = self.start + number / self.rate + self.offset + self.lag
             time.sleep(max(0.0, due - time.monotonic(), self.stalled_until - time.monotonic()))
-            number = max(number, int((time.monotonic() - self.start - self.lag) * self.rate))
+            newest = int((time.monotonic() - self.start - self.lag) * self.rate)
+            number = max(number, newest - self.backlog)
             yield number
             number += 1
 
@@ -122,7 +124,7 @@ class StreamServer:
             stream.options = {"g": "5", "qscale": "2", "b": "8000000"}
             first = int((time.monotonic() - self.start) * self.rate)
             for number in self._frames():
-                if raw.is_broken:
+                if raw.is_broken or self.size != (stream.width, stream.height):
                     return
                 frame = av.VideoFrame.from_ndarray(self.paint(number, self.size), format="rgb24")
                 frame.pts, frame.time_base = number - first, Fraction(1, round(self.rate))

@@ -20,31 +20,31 @@ if TYPE_CHECKING:
     from pamcli.batch.video_results import StoredFrames
 
 DEFAULT_RANGE = (0.0, 192.0)
-"""Range (px) if all disparities are equal or unknown."""
+"""Range (px or m) if all values are equal or unknown."""
 PERCENTILES = (1, 99)
-"""Percentiles of the known disparities at both ends of the range."""
+"""Percentiles of the known values at both ends of the range."""
 
 
 class ColorRange:
-    """The range of the percentiles of one or more disparity maps, px."""
+    """The range of the percentiles of one or more disparity maps, px, or depth maps, m."""
 
-    def __init__(self, maps: Iterable[np.ndarray] = ()) -> None:
-        self.low, self.high = math.inf, -math.inf
+    def __init__(self, maps: Iterable[np.ndarray] = (), unit: str = "px") -> None:
+        self.low, self.high, self.unit = math.inf, -math.inf, unit
         for disparity in maps:
             self.add(disparity)
 
-    def add(self, disparity: np.ndarray) -> None:
-        """Extend the range by a disparity map, (H, W) px, NaN = unknown."""
-        known = disparity[np.isfinite(disparity)]
+    def add(self, values: np.ndarray) -> None:
+        """Extend the range by a map, (H, W), NaN = unknown."""
+        known = values[np.isfinite(values)]
         if known.size:
             low, high = np.percentile(known, PERCENTILES).tolist()
             self.low, self.high = min(self.low, low), max(self.high, high)
 
     def report(self, source: str, log: Callable[[str], None] = LOG.info) -> tuple[float, float]:
-        """Return the range, px, and report it. source: the pair or video, for the message."""
+        """Return the range, and report it. source: the pair or video, for the message."""
         if self.low >= self.high:
             return DEFAULT_RANGE
-        log(f"{source}: colour range {self.low:.1f}:{self.high:.1f} px (1st to 99th percentile)")
+        log(f"{source}: colour range {self.low:.1f}:{self.high:.1f} {self.unit} (1st to 99th percentile)")
         return self.low, self.high
 
 
@@ -55,6 +55,24 @@ def encode_colors(
     image = RgbImage(colorize(disparity, *colors, grey=grey), grey=grey)
     data = encode_image(image, path.suffix, name=str(path))
     return Encoded(data, _find_outliers([disparity], colors) if warn else ())
+
+
+def colorize_depth(depth: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Return the colours (H, W, 3), uint8, of a depth map (H, W) in a range (m): near is bright."""
+    return colorize(-depth, -high, -low)
+
+
+def render_depth(
+    frames: StoredFrames, given: tuple[float, float] | None, measure: Callable[[np.ndarray], np.ndarray]
+) -> Iterator[tuple[Fraction, np.ndarray]]:
+    """Yield the depth maps of a video as colours, (H, W, 3) uint8 RGB.
+
+    given: the range, m; None: that of the frames. measure: Converts a disparity map to depth.
+    """
+    maps = (measure(decode_levels(levels[..., 0])) for _, levels in frames)
+    colors = given or ColorRange(maps, "m").report("the video")
+    for seconds, levels in frames:
+        yield seconds, colorize_depth(measure(decode_levels(levels[..., 0])), *colors)
 
 
 def render_frames(

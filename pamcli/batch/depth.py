@@ -15,7 +15,7 @@ from pamcli.batch import LOG
 from pamcli.batch.camera_files import load_other_camera, load_rectified_calibration
 from pamcli.batch.frames import pair_frames
 from pamcli.batch.jobs import EMPTY_NAME, Job, are_videos
-from pamcli.batch.kinds import DEPTH, DEPTH_ERROR, INVERTED_DEPTH, MESH, POINT_CLOUD, RERUN
+from pamcli.batch.kinds import DEPTH, DEPTH_COLOR_MAP, DEPTH_ERROR, INVERTED_DEPTH, MESH, POINT_CLOUD, RERUN
 from pamcli.batch.metric import MetricEncoder, encode_frame
 from pamcli.batch.plan import Plan, plan_batch
 from pamcli.batch.processing import Computed, PairProcessor
@@ -32,7 +32,12 @@ from pamcli.imaging.videos import Video
 from pamcli.settings.batches import DepthSettings
 from pamcli.settings.options import takes
 
-OTHER_RESULTS = "_confidence", "_visible", "_color", DEPTH.folder_tag, DEPTH_ERROR.folder_tag
+OTHER_RESULTS = (
+    "_confidence",
+    "_visible",
+    "_color",
+    *(each.folder_tag for each in (DEPTH, DEPTH_ERROR, DEPTH_COLOR_MAP)),
+)
 """Endings of file names in a folder of results that are not disparity maps."""
 RIGHT_VIEW = "_right"
 _PHOTOS = {*IMAGE_SUFFIXES} - {*DISPARITY_INPUT_SUFFIXES}
@@ -53,7 +58,7 @@ def depth_files(settings: DepthSettings) -> Batch:
     """
     main = INVERTED_DEPTH if settings.invert else DEPTH
     results = {main: settings.depth, DEPTH_ERROR: settings.depth_error, POINT_CLOUD: settings.point_cloud}
-    results |= {MESH: settings.mesh, RERUN: settings.rerun}
+    results |= {DEPTH_COLOR_MAP: settings.depth_color_map, MESH: settings.mesh, RERUN: settings.rerun}
     image = None if settings.image is None else str(settings.image)
     has_points = (settings.point_cloud, settings.mesh, settings.rerun) != (None, None, None)
     tag = main.folder_tag or "_disparity"
@@ -158,7 +163,8 @@ class _Map:
 class _DepthProcessor(PairProcessor[DepthSettings, _Map]):
     def __init__(self, settings: DepthSettings, plan: Plan) -> None:
         super().__init__(settings, plan)
-        self.metric, self.calibration = MetricEncoder(settings), load_rectified_calibration(settings)
+        self.metric = MetricEncoder(settings, plan.videos)
+        self.calibration = load_rectified_calibration(settings)
         self.others = load_other_camera(settings)
         if any(each.camera.distortion.any() or each.camera.fisheye for each in self.others):
             named = [name for name in ("point_cloud", "mesh", "at", "boxes") if settings.is_set(name)]
@@ -223,5 +229,7 @@ class _DepthProcessor(PairProcessor[DepthSettings, _Map]):
             from pamcli.batch.video_results import write_rerun
 
             write_rerun(video, frames, self.metric.max_depth, self.settings.stride)
+        elif kind == DEPTH_COLOR_MAP.name:
+            self.metric.write_color_video(video, frames, self.calibration)
         else:
             super().write_video(kind, video, frames)

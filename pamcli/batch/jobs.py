@@ -68,6 +68,8 @@ class Result:
     """Notes on how the pair was processed."""
     data: bytes | None = None
     """Bytes of the result whose path is `-`."""
+    video_warnings: Sequence[str] = ()
+    """Suspected problems of the frame in videos, which are reported once per video."""
 
     @property
     def left(self) -> Path | None:

@@ -18,6 +18,7 @@ PAGE = OutputKind("page", "`page`", (".html",))
 DEPTH = OutputKind("depth", "`depth`", DEPTH_SUFFIXES, "_depth")
 INVERTED_DEPTH = OutputKind("disparity", "`depth`", DISPARITY_SUFFIXES)  # of `pam depth --invert`
 DEPTH_ERROR = OutputKind("depth_error", "`depth_error`", DEPTH_SUFFIXES, "_depth_error")
+DEPTH_COLOR_MAP = OutputKind("depth_color_map", "`depth_color_map`", IMAGE_OUTPUT_SUFFIXES, "_depth_color")
 POINT_CLOUD = OutputKind("point_cloud", "`point_cloud`", POINT_CLOUD_SUFFIXES, "_cloud")
 MESH = OutputKind("mesh", "`mesh`", (".glb",), "_mesh")
 RERUN = OutputKind("rerun", "`rerun`", (".npz",))  # of its stored frames
@@ -26,7 +27,7 @@ RIGHT = OutputKind("right", "`output_right`", IMAGE_OUTPUT_SUFFIXES, "_right", j
 PACKED = OutputKind("packed", "`output_packed`", IMAGE_OUTPUT_SUFFIXES, "_packed")
 
 DISTANCES = "distances"
-METRIC = {DISTANCES, *(kind.name for kind in (DEPTH, DEPTH_ERROR, POINT_CLOUD, MESH))}
+METRIC = {DISTANCES, *(kind.name for kind in (DEPTH, DEPTH_ERROR, DEPTH_COLOR_MAP, POINT_CLOUD, MESH))}
 """Kinds of results that need a calibration."""
-STORED_AS_DISPARITY = {kind.name for kind in (DISPARITY, RIGHT_DISPARITY, COLOR_MAP)}
+STORED_AS_DISPARITY = {kind.name for kind in (DISPARITY, RIGHT_DISPARITY, COLOR_MAP, DEPTH_COLOR_MAP)}
 """Kinds of videos whose frames are stored as disparity maps."""

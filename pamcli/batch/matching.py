@@ -75,6 +75,7 @@ def match_files(settings: MatchSettings) -> Batch:
         kinds.PAGE: settings.page,
         kinds.DEPTH: settings.depth,
         kinds.DEPTH_ERROR: settings.depth_error,
+        kinds.DEPTH_COLOR_MAP: settings.depth_color_map,
         kinds.POINT_CLOUD: settings.point_cloud,
         kinds.MESH: settings.mesh,
         kinds.RERUN: settings.rerun,
@@ -165,7 +166,7 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
 
     @cached_property
     def metric(self) -> MetricEncoder:
-        return MetricEncoder(self.settings)
+        return MetricEncoder(self.settings, self.videos)
 
     def read(self, job: Job) -> tuple[StereoPair, Sequence[str]]:
         pair = self.read_pair(job)
@@ -176,7 +177,7 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
             self.require_calibration(pair)
         elif (calibration := self.get_calibration(pair)) and calibration.baseline:
             self.metric.check(calibration, pair.width, pair.height)
-        if (path := job.places.get(kinds.COLOR_MAP.name)) is not None:
+        for path in filter(None, map(job.places.get, (kinds.COLOR_MAP.name, kinds.DEPTH_COLOR_MAP.name))):
             size = {"height": pair.height, "width": pair.width}
             check_encodable(path.suffix, **size, bits=8, alpha=False, name=str(path))
         return pair, self.find_problems(pair)
@@ -280,6 +281,9 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
         elif video.suffix.lower() in BAG_OUTPUT_SUFFIXES:
             pair = self.reader.read(next(iter(frames.pairing.pairs)))
             video_results.write_bag(video, frames, self.get_calibration(pair))
+        elif kind == kinds.DEPTH_COLOR_MAP.name:
+            pair = self.reader.read(next(iter(frames.pairing.pairs)))
+            self.metric.write_color_video(video, frames, self.require_calibration(pair))
         elif kind == kinds.COLOR_MAP.name:
             given = self.settings.range if isinstance(self.settings.range, tuple) else None
             coloured = colors.render_frames(frames, given, grey=self.settings.grey)

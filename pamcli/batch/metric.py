@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from pamcli.batch import LOG
 from pamcli.batch.jobs import Job
-from pamcli.batch.kinds import DEPTH, DEPTH_ERROR, DISTANCES, MESH, POINT_CLOUD
+from pamcli.batch.kinds import DEPTH, DEPTH_COLOR_MAP, DEPTH_ERROR, DISTANCES, MESH, POINT_CLOUD
 from pamcli.batch.processing import Encoder
 from pamcli.calibration.geometry import describe_resizing
 from pamcli.errors import import_extra
@@ -20,10 +20,12 @@ from pamcli.files.outputs import Encoded
 from pamcli.files.paths import join_names
 from pamcli.files.suffixes import POINT_CLOUD_SUFFIXES
 from pamcli.files.units import parse_length
-from pamcli.imaging.disparity_files import encode_depth
+from pamcli.imaging.disparity_files import encode_depth, encode_disparity
+from pamcli.imaging.images import RgbImage, encode_image
 from pamcli.settings.shared import MetricResults
 
 if TYPE_CHECKING:
+    from pamcli.batch.video_results import StoredFrames
     from pamcli.calibration.distances import Region
     from pamcli.calibration.geometry import Calibration
 
@@ -34,8 +36,9 @@ COARSE = 0.01
 class MetricEncoder:
     """Encodes depth maps and point clouds from disparity maps."""
 
-    def __init__(self, settings: MetricResults) -> None:
-        self.settings = settings
+    def __init__(self, settings: MetricResults, videos: Collection[str] = ()) -> None:
+        """videos: the kinds of results that become videos."""
+        self.settings, self.videos = settings, videos
         depth = settings.max_depth
         self.max_depth = None if depth is None else parse_length(depth, "`max_depth`")
         if Path(settings.point_cloud or "").suffix.lower() in POINT_CLOUD_SUFFIXES[1:]:
@@ -113,27 +116,55 @@ class MetricEncoder:
         return {
             DEPTH.name: partial(self._encode_depth, disparity, calibration),
             DEPTH_ERROR.name: partial(self._encode_depth, disparity, calibration, is_error=True),
+            DEPTH_COLOR_MAP.name: partial(self._encode_colors, disparity, calibration),
             POINT_CLOUD.name: encode_points,
             MESH.name: encode_surface,
         }
 
+    def compute_depth(self, disparity: np.ndarray, calibration: Calibration) -> np.ndarray:
+        """Return the depth (H, W), m, NaN where it is unknown or beyond `max_depth`."""
+        depth = calibration.for_size(*disparity.shape[::-1]).depth(disparity)
+        return np.where(depth <= (self.max_depth or math.inf), depth, np.float32("nan"))
+
+    @property
+    def color_range(self) -> tuple[float, float] | None:
+        """The range of the colours of depth, m; None: that of the image or video."""
+        return self.max_depth and (0.0, self.max_depth)
+
+    def _encode_colors(self, disparity: np.ndarray, calibration: Calibration, path: Path) -> Encoded:
+        if DEPTH_COLOR_MAP.name in self.videos:
+            return encode_disparity(disparity, path.suffix)
+        from pamcli.batch.colors import ColorRange, colorize_depth
+
+        depth = self.compute_depth(disparity, calibration)
+        colors = self.color_range or ColorRange([depth], "m").report(path.name)
+        return Encoded(encode_image(RgbImage(colorize_depth(depth, *colors)), path.suffix, name=str(path)))
+
+    def write_color_video(self, video: Path, frames: StoredFrames, calibration: Calibration) -> None:
+        """Write the coloured depth of stored disparity maps as a video. Raises OutputError, InputError."""
+        from pamcli.batch import colors, video_results
+
+        measure = partial(self.compute_depth, calibration=calibration)
+        coloured = colors.render_depth(frames, self.color_range, measure)
+        video_results.write_frames(video, coloured, frames.clock, DEPTH_COLOR_MAP.name)
+
     def _encode_depth(
         self, disparity: np.ndarray, calibration: Calibration, path: Path, *, is_error: bool = False
     ) -> Encoded:
-        height, width = disparity.shape
-        calibration = calibration.for_size(width, height)
-        depth, suffix = calibration.depth(disparity), path.suffix.lower()
-        known = depth <= (self.max_depth or math.inf)
+        depth, suffix = self.compute_depth(disparity, calibration), path.suffix.lower()
+        known = np.isfinite(depth)
         if is_error:
-            depth = calibration.depth_error(disparity, self.settings.disparity_error)
-        file = encode_depth(np.where(known, depth, np.float32("nan")), suffix)
+            deviation = self.settings.disparity_error
+            values = calibration.for_size(*disparity.shape[::-1]).depth_error(disparity, deviation)
+            depth = np.where(known, values, np.float32("nan"))
+        file = encode_depth(depth, suffix)
         if not known.any():
             return file._replace(warnings=["all depths are unknown", *file.warnings])
         if suffix == ".png" and not is_error:
             step = 0.001 / float(np.median(depth[known]))
             if step > COARSE:
-                warning = f"the 1 mm steps of a PNG are {100 * step:.2g} % of the median depth"
-                file = file._replace(warnings=[*file.warnings, f"{warning}: use .tif or .npy"])
+                warning = f"the 1 mm steps of 16 bits are {100 * step:.2g} % of the median depth"
+                file = file._replace(warnings=[*file.warnings, f"{warning}: use .tif or .npy files"])
         return file
 
 

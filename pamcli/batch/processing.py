@@ -108,16 +108,19 @@ class PairProcessor(Generic[Options, Input]):
         """Write the results of a pair. Raises PamError."""
         if computed is None:
             return Result(job)
-        warnings, data = [*computed.warnings], None
+        warnings, video_warnings, data = [*computed.warnings], list[str](), None
         for kind, path in job.places.items():
             if (encoded := computed.encoders[kind](path)) is None:
                 continue
-            warnings += encoded.warnings
+            if kind in self.videos:
+                video_warnings += [f"{self.videos[kind]}: {text}" for text in encoded.warnings]
+            else:
+                warnings += encoded.warnings
             if kind in job.returned:
                 data = encoded.data
             else:
                 self.write(job, path, encoded.data)
-        return Result(job, None, warnings, computed.facts, computed.remarks, data)
+        return Result(job, None, warnings, computed.facts, computed.remarks, data, video_warnings)
 
     def write(self, job: Job, path: Path, data: bytes) -> None:
         """Write the file of a result. Raises OutputError."""

@@ -234,7 +234,8 @@ class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
         self._write_calibration(_first_file(job))
         facts = {"vertical_offset": None if offset is None else round(offset, 3)}
         encoders = {kind: partial(encode_view, image) for kind, image in images.items()}
-        return Computed(encoders, facts, self._report_rows(matches, offset), [pair.note] if pair.note else [])
+        warnings = [*([] if self.frames else rectification.warnings), *self._report_rows(matches, offset)]
+        return Computed(encoders, facts, warnings, [pair.note] if pair.note else [])
 
     def _check(self, pair: StereoPair, left: Pixels, right: Pixels) -> tuple[int, float | None]:
         """Return the matches of rectified images, and their median vertical offset, px, or None.
@@ -332,6 +333,8 @@ class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
             self.failure = error
             raise
         LOG.info(f"rectified by {matches} matches in {pluralize(len(views), 'frame')}; {NO_METRES}")
+        for warning in self.rectification.warnings:
+            LOG.warning(warning)
 
     def _report_rows(self, matches: int | None, offset: float | None) -> list[str]:
         """Return a warning if rows are not aligned; log the offset of a single pair."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import re
 import shutil
 from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
@@ -20,6 +21,7 @@ from pamcli.batch.plan import Plan
 from pamcli.batch.processing import PairProcessor, Results
 from pamcli.errors import DiskFullError, InputError, PamError, UsageError
 from pamcli.files.atomic import FolderGoneError, require_folder
+from pamcli.files.paths import pluralize
 from pamcli.limits import get_free_memory, usable_cores
 from pamcli.settings.shared import Cluster, Engine
 from pamcli.workers import answer_in_processes
@@ -80,13 +82,17 @@ class Batch:
             from pamcli.batch.video_results import remove_all_frames
 
             remove_all_frames(plan)
-        unwritten = False
+        unwritten, repeated = False, dict[str, list[str]]()
         with closing(self._run()) as run, closing(processor.finish(run)) as results:
             for result in results:
                 unwritten |= result.error is not None and not isinstance(result.error, InputError)
                 if isinstance(result.error, (FolderGoneError, DiskFullError)):  # as for all
                     raise result.error
+                for text in result.video_warnings:
+                    repeated.setdefault(re.sub(r"[\d.]+", "", text), []).append(text)
                 yield result
+        for first, *others in repeated.values():
+            LOG.warning(first + (f" (and in {pluralize(len(others), 'other frame')})" if others else ""))
         for folder in sorted(processor.folders):
             require_folder(folder)
         if plan.videos:

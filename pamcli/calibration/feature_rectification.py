@@ -2,10 +2,11 @@
 
 Quasi-Euclidean (Fusiello and Irsara, ICPR 2008): both cameras rotate about their centres, with one unknown
 focal length, until matching features lie in the same row. Rotations preserve shapes, unlike general
-homographies. Distances have no scale.
+homographies. Then both are cropped to the largest window that both photos fill, because matching would
+invent disparities outside of them. Distances have no scale.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -22,12 +23,17 @@ FEWEST_MATCHES = 20
 RIVAL = 0.75  # largest distance relative to the second-best match
 LARGEST_ERROR = 2.0  # px, median distance of the rows of matches after rectification
 ROUNDS = 100
+WINDOW_ROWS = 200  # among which the window's first and last row are searched
+MOST_TURNED, MOST_CUT = 5.0, 0.1  # degrees, and share of a photo, above which a warning says so
 
 
 def estimate_rectification(
     pairs: Iterable[tuple[Pixels, Pixels]], *, size: Size | None = None
 ) -> tuple[Rectification, int]:
-    """Rectify the pairs (H, W, 3) of two cameras; return also the number of matches. Raises InputError."""
+    """Rectify the pairs (H, W, 3) of two cameras; return also the number of matches.
+
+    size: of the result, px; None: that of the window. Raises InputError.
+    """
     import cv2
 
     matched, failures = [], []
@@ -41,7 +47,7 @@ def estimate_rectification(
             failures.append(too_few)
     if not matched:
         raise failures[-1]
-    size = size or (width, height)
+    photo, keeps_size, size = (width, height), size is not None, size or (width, height)
     there = tuple(np.concatenate(side) for side in zip(*matched, strict=True))
     middle = np.array([(width - 1) / 2, (height - 1) / 2])
     scale = float(width + height)
@@ -66,18 +72,64 @@ def estimate_rectification(
     to_camera = _scale_and_move(1 / scale, -middle / scale)
     resize = _scale_and_move(zoom, np.full(2, (zoom - 1) / 2))
     intrinsics = np.diag([focal, focal, 1])
-    warps = []
+    homographies, valid = [], np.ones((size[1], size[0]), bool)
     for turn, column in zip(turns, columns, strict=True):
         place = _scale_and_move(scale, middle + np.array([column, rows]))
         homography = resize @ place @ intrinsics @ turn @ np.linalg.inv(intrinsics) @ to_camera
-        warp = partial(cv2.warpPerspective, M=homography, dsize=size, flags=cv2.INTER_LINEAR)
-        seen = float(np.mean(warp(np.full((height, width), 255, np.uint8)) > 0))
+        homographies.append(homography)
+        levels = cv2.warpPerspective(np.full((height, width), 255, np.uint8), homography, size)
+        valid &= levels == 255  # convex
+        seen = float(np.mean(levels > 0))
         if seen < 1 - MOST_EMPTY:
             why = "the cameras look in too different directions, or the matches are wrong"
             message = f"the rectified images would be {100 * (1 - seen):.0f} % empty: {why}"
             raise InputError(message, "calibrate the cameras: pam guide calibration")
-        warps.append(warp)
-    return Rectification(warps[0], warps[1], None), len(one)
+    x, y, width, height = _find_window(valid)
+    crop, made = _scale_and_move(1, -np.array([x, y])), (width, height)
+    if keeps_size:
+        zoom = max(size[0] / width, size[1] / height)
+        spare = (np.array([width, height]) - np.array(size) / zoom) / 2
+        crop, made = _scale_and_move(zoom, zoom * (0.5 - np.array([x, y]) - spare) - 0.5), size
+    warps, warnings = [], list[str]()
+    for side, homography in zip(("left", "right"), homographies, strict=True):
+        place = crop @ homography
+        warps.append(partial(cv2.warpPerspective, M=place, dsize=made, flags=cv2.INTER_LINEAR))
+        warnings += _describe_losses(side, place, photo, made)
+    return Rectification(warps[0], warps[1], None, warnings=warnings), len(one)
+
+
+def _find_window(valid: Pixels) -> tuple[int, int, int, int]:
+    """Return the largest window (x, y, width, height) in a convex region of valid pixels (H, W)."""
+    height, width = valid.shape
+    rows = np.unique(np.linspace(0, height - 1, WINDOW_ROWS).astype(int))
+    some = valid[rows].any(axis=1)
+    first = np.where(some, valid[rows].argmax(axis=1), width)
+    last = np.where(some, width - 1 - valid[rows, ::-1].argmax(axis=1), -1)
+    across = np.minimum.outer(last, last) - np.maximum.outer(first, first) + 1
+    down = np.subtract.outer(-rows, -rows) + 1
+    top, bottom = np.unravel_index(np.argmax(np.maximum(across, 0) * np.maximum(down, 0)), down.shape)
+    x = max(first[top], first[bottom])
+    return int(x), int(rows[top]), max(1, int(across[top, bottom])), int(down[top, bottom])
+
+
+def _describe_losses(side: str, homography: Floats, photo: Size, size: Size) -> Iterator[str]:
+    """Yield warnings if a photo is turned or cut off by a homography to an image of a size."""
+    places = np.stack(np.meshgrid(*(np.linspace(0, each - 1, 50) for each in photo)), axis=-1)
+    middle = (np.array(photo) - 1) / 2 + np.array([[-1.0, 0], [1, 0]])
+    found = []
+    for points in (places.reshape(-1, 2), middle):
+        mapped = np.concatenate([points, np.ones((len(points), 1))], axis=1) @ homography.T
+        found.append(mapped[:, :2] / mapped[:, 2:])
+    across, down = found[1][1] - found[1][0]
+    turned = abs(float(np.degrees(np.arctan2(down, across))))
+    cut = 1 - float(np.mean(np.all((found[0] > -1) & (found[0] < np.array(size)), axis=1)))
+    if turned > MOST_TURNED:
+        yield f"the {side} image is turned by {turned:.0f} degrees: hold both cameras level"
+    if cut > MOST_CUT:
+        yield (
+            f"{100 * cut:.0f} % of the {side} image is cut off: let both cameras look in the same direction, "
+            "or calibrate them (pam guide calibration)"
+        )
 
 
 def _scale_and_move(factor: float, move: Floats) -> Floats:

@@ -213,7 +213,10 @@ class Calibration:
 
     def _require_baseline(self) -> float:
         if self.baseline == 0:
-            raise InputError("depth requires a baseline, and the calibration states none", "state `baseline`")
+            raise InputError(
+                "depth requires a baseline, and the calibration states none",
+                "state `baseline`; 1 gives a shape without scale",
+            )
         return self.baseline
 
 

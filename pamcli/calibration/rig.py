@@ -271,3 +271,4 @@ class Rectification:
     right: Callable[[Pixels], Pixels]
     calibration: Calibration | None  # of the rectified images; None if their scale is unknown
     rotations: Sequence[Floats] = ()  # (3, 3) from left and right camera to rectified coordinates, if known
+    warnings: Sequence[str] = ()

@@ -77,12 +77,12 @@ class Evaluation:
         return "\n\n".join(parts) + "\n"
 
     def table_csv(self) -> str:
-        """Format the first terminal table as CSV with full precision."""
-        return format_csv(self._titled_tables[0])
+        """Format the first table as CSV with all metrics and full precision."""
+        return format_csv((*self.sections, self.summary)[0])
 
     @property
     def _titled_tables(self) -> tuple[Table, ...]:
-        return self.sections or (replace(self.summary, title=self.title),)
+        return self.sections or (replace((*self.headline, self.summary)[0], title=self.title),)
 
 
 def make_page(

@@ -34,8 +34,8 @@ PNG_UNITS_PER_PIXEL, PNG_UNITS_PER_METRE = 256, 1000
 SIGNED_UNITS_PER_PIXEL = 16  # units of the signed integers of OpenCV's StereoSGBM and StereoBM
 _PNG_MAX = 65535
 _TOO_LARGE = {  # warnings about values too large for a PNG, by `keep_far`
-    True: "255.996 px, the limit of a disparity PNG, and are stored as the limit: use .pfm, .npy or .tif",
-    False: "65.535 m, the limit of a depth PNG, and are stored as unknown: use .tif or .npy",
+    True: "255.996 px, the limit of 16 bits, and are stored as the limit: use .pfm, .npy or .tif files",
+    False: "65.535 m, the limit of 16 bits, and are stored as unknown: use .tif or .npy files",
 }
 _MOST_VERTICAL_FLOW = 1.0  # px, that most known pixels of a disparity map stored as flow may have
 _PGM_HEADER = re.compile(rb"P([25])" + 3 * rb"\s+(?:#.*\n\s*)*(\d{1,9})" + rb"\s")

@@ -131,7 +131,9 @@ class RectifySettings(Pairs, ImageResults, CalibrationFiles, LensesAndPose, Clus
         min=0,
         max=1,
     )
-    size: ImageSize | None = option("Size of the rectified images, px [default: size of the input].")
+    size: ImageSize | None = option(
+        "Size of the rectified images, px [default: that of the input, or of the crop with --uncalibrated]."
+    )
     fov: float | None = option(
         "Horizontal field of view of the rectified images, degrees, instead of --alpha.",
         min=1,

@@ -51,7 +51,8 @@ class ReportFiles(NewFile):
     per_image: Path | None = option("Write the figures of every image.", metavar="FILE.csv")
     report: Path | None = option("Write a report for the browser, in one file.", metavar="FILE.html")
     table: Sequence[Path] | None = option(
-        "Write the printed table for a paper or a web page; repeatable.", metavar="FILE.tex|.md|.csv"
+        "Write the printed table for a paper or a web page, or all metrics as .csv; repeatable.",
+        metavar="FILE.tex|.md|.csv",
     )
     compare: bool = flag("Show published figures for the same data sets.")
 

@@ -193,12 +193,12 @@ class Settings:
                 both = f"{options[one].label} and {options[other].label}"
                 raise UsageError(f"cannot use both {both}", "drop one of them")
 
-    def require(self, one: str, *others: str) -> None:
+    def require(self, one: str, *others: str, tip: str = "") -> None:
         """Raise UsageError if an option is set without any of the others, such as "focal" or "engine ray"."""
         names = [other.partition(" ")[0] for other in others]
         if self.is_set(one) and not any(self.is_set(name) or self.is_stated(name) for name in names):
             add = "one of them" if len(others) > 1 else "it"
-            raise UsageError(f"`{one}` requires {_join_options(others)}", f"add {add}, or drop `{one}`")
+            raise UsageError(f"`{one}` requires {_join_options(others)}", f"add {add}, or drop `{one}`{tip}")
 
     def require_one(self, *names: str) -> None:
         """Raise UsageError if none of the options is set."""

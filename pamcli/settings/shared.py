@@ -337,7 +337,7 @@ class RectifiedCalibration(CalibrationFiles):
     def check(self) -> None:
         super().check()
         self.require("cameras", "calibration")
-        self.require("focal", "baseline", "calibration")
+        self.require("focal", "baseline", "calibration", tip="; `baseline` 1 gives a shape without scale")
         for name in ("baseline", "doffs", "principal_point"):
             self.require(name, "focal", "calibration")
         self.require("unit", "calibration")
@@ -349,6 +349,10 @@ class MetricResults(RectifiedCalibration):
     depth: Place | None = result("Write the depth map: .tif or .npy (m), .png (16 bits, mm).")
     depth_error: Place | None = result(
         "Write the standard deviation of the depth, in the formats of --depth."
+    )
+    depth_color_map: Place | None = result(
+        "Write the depth map as a colour image, near bright, unknown pixels black; of videos .mkv, .mp4. Its "
+        "range is 0 to --max-depth, else that of the image or video."
     )
     point_cloud: Place | None = result("Write a coloured point cloud: .ply, .las or .laz (m).")
     mesh: Place | None = result("Write a textured mesh for viewers and web pages (.glb, m).")
@@ -376,9 +380,13 @@ class MetricResults(RectifiedCalibration):
 
     def check(self) -> None:
         super().check()
-        for name in ("depth", "depth_error", "point_cloud", "mesh", "at", "boxes"):
+        for name in ("depth", "depth_error", "depth_color_map", "at", "boxes"):
             self.require(name, "calibration", "focal")
-        self.require("max_depth", "depth", "depth_error", "point_cloud", "mesh", "rerun")
+        for name in ("point_cloud", "mesh"):
+            tip = "; `focal` PX and `baseline` 1 give a shape without scale"
+            self.require(name, "calibration", "focal", tip=tip)
+        needing = "depth", "depth_error", "depth_color_map", "point_cloud", "mesh", "rerun"
+        self.require("max_depth", *needing)
         self.require("stride", "point_cloud", "mesh", "rerun")
         self.require("disparity_error", "depth_error", "at", "boxes")
         self.forbid("at", "boxes")

@@ -29,6 +29,10 @@ OPENING, STALLED = 10.0, 5.0  # s without an answer, and without data, after whi
 FIRST_WAIT, LONGEST_WAIT = 1.0, 30.0  # s between attempts, doubled after each
 STEADY = 10  # frames after which a stream counts as restored, and the next wait begins small
 REFRESHED = 2.0  # s, the longest time without a key frame for which frames after a loss count as damaged
+WAITED, OLDEST = (
+    0.002,
+    1.0,
+)  # s of waiting that show that a frame is not delayed, and the longest time without
 PATIENCE = 1.0  # s in which a reader must end; one that is blocked does not, and owns only its frames
 NETWORK_OPTIONS = {"fflags": "nobuffer", "probesize": "500000", "analyzeduration": "500000"}
 
@@ -74,6 +78,7 @@ class Source(threading.Thread):
     """A thread that adds the frames of one source to a `FramePairing`, and opens it again when it fails.
 
     It may block in FFmpeg when the program ends, so it owns nothing but frames.
+    clock: None for a stream whose time stamps have an origin of their own.
     """
 
     def __init__(
@@ -81,7 +86,7 @@ class Source(threading.Thread):
         side: int,
         label: str,
         address: Address,
-        clock: Clock,
+        clock: Clock | None,
         pairing: FramePairing,
         settings: LiveSettings,
     ) -> None:
@@ -158,13 +163,17 @@ class Source(threading.Thread):
         stream.codec_context.options = {"max_pixels": str(DEFAULT_MAX_PIXELS)}
         broken_until = 0.0
         is_timed, first = not _UNTIMED.match(container.format.name), None
-        for packet in container.demux(stream):
+        is_late, shown = self.address.kind == "stream", time.monotonic()
+        clock = self.clock or Clock()  # the time stamps of a new connection may begin anew
+        for packet, waited in _demux(container, stream):
+            arrived = self.heard = time.monotonic()
+            # What arrived while this thread was busy, as at the start, seems newer than it is.
+            is_late &= waited < WAITED and arrived - shown < OLDEST
             try:
                 images = packet.decode()
             except self.library.error.InvalidDataError:
                 self.damaged += 1
                 continue
-            arrived = self.heard = time.monotonic()
             if packet.is_corrupt:
                 broken_until = arrived + REFRESHED
             for image in images:
@@ -173,21 +182,24 @@ class Source(threading.Thread):
                 if image.is_corrupt or arrived < broken_until:
                     self.damaged += 1
                     continue
+                if is_late:
+                    continue
                 stamp = float(image.time) if is_timed and image.time is not None else None
                 if self.address.kind != "video":
-                    stamp = self.clock.convert(stamp, arrived)
+                    stamp = clock.convert(stamp, arrived)
                     captured = stamp
                 else:
                     stamp = stamp if stamp is not None else self.count / 25
                     first = stamp if first is None else first
                     stamp, captured = stamp - first, arrived
                     if self.realtime:
-                        captured = self.clock.start() + stamp
+                        captured = clock.start() + stamp
                         if self.stopped.wait(max(0.0, captured - time.monotonic())):
                             return
                 self._note_size((image.width, image.height))
                 yield Frame(image, self.count, stamp - self.offset, captured)
                 self.count += 1
+                is_late, shown = not is_timed, arrived
 
     def _note_size(self, size: tuple[int, int]) -> None:
         if self.size not in (None, size):
@@ -216,6 +228,14 @@ class Source(threading.Thread):
         return f"the camera offers {'; '.join(modes)}" if modes else None
 
 
+def _demux(container: Any, stream: Any) -> Iterator[tuple[Any, float]]:
+    """Yield the packets of a stream, and how long each was waited for, s."""
+    asked = time.monotonic()
+    for packet in container.demux(stream):
+        yield packet, time.monotonic() - asked
+        asked = time.monotonic()
+
+
 class Capture:
     """The sources of the settings, being read; a context that ends their threads."""
 
@@ -234,11 +254,11 @@ class Capture:
         shares_clock = settings.clock == "stamps" or (
             settings.clock == "auto" and all(each.kind != "stream" for each in addresses)
         )
-        clocks = [Clock()] * 2 if shares_clock else [Clock(), Clock()]
+        clock = Clock() if shares_clock else None
         labels = ["left", "right"] if len(addresses) > 1 else ["source"]
         self.sources = [
             Source(side, f"{labels[side]} ({quote(each.name)})", each, clock, self.pairing, settings)
-            for side, (each, clock) in enumerate(zip(addresses, clocks, strict=False))
+            for side, each in enumerate(addresses)
         ]
 
     def __enter__(self) -> Capture:

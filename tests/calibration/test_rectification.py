@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -154,8 +155,26 @@ def test_without_a_calibration_rows_are_found_from_features() -> None:
     assert after.vertical_error < 0.3
     assert after.median_disparity > 0
     assert rectification.calibration is None
-    seen = rectification.left(np.full((480, 640, 3), 255, np.uint8)) == 255
-    assert seen.mean() > 0.85
+    white = np.full((480, 640, 3), 255, np.uint8)
+    assert rectification.left(white).min() == rectification.right(white).min() == 255
+    assert all("turned" not in each for each in rectification.warnings)
+
+
+def test_turned_and_cut_results_are_reported() -> None:
+    cameras = rig()
+    straight = replace(cameras, left=Camera(files.K1, np.zeros(0)), right=Camera(files.K2, np.zeros(0)))
+    left, right = relief(straight)
+    turn = cv2.getRotationMatrix2D((319.5, 239.5), 16, 1.0)
+    turned = cv2.warpAffine(right, turn, (640, 480))
+    rectification, _ = estimate_rectification([(left, turned)])
+    texts = "\n".join(rectification.warnings)
+    assert re.search(r"the right image is turned by 1\d degrees: hold both cameras level", texts)
+    assert re.search(r"[34]\d % of the right image is cut off: let both", texts)
+    white = np.full((480, 640), 255, np.uint8)
+    assert rectification.right(white).min() == 255
+    rectification, _ = estimate_rectification([(left, turned)], size=(320, 240))
+    assert rectification.right(white).shape == (240, 320)
+    assert rectification.right(white).min() == 255
 
 
 def relief(rig: Rig) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ from plyfile import PlyData
 from unrectified import photographs, sample
 
 from pamcli.calibration.files import read_calibration
+from pamcli.imaging.colormap import colorize
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 
 HAND = "--focal 100 --baseline 0.5 --doffs 2"
@@ -37,14 +38,17 @@ def depth_of(path: str) -> np.ndarray:
 
 def test_all_results_of_a_pair(calib: Path, remembering_networks: None) -> None:
     results = "-o d.npy --confidence c.npy --depth z.tif --depth-error e.npy --point-cloud p.ply"
+    results += " --depth-color-map z.png"
     options = "--calibration calib.txt --disparity-error 0.25"
     run = pam(f"disparity left.png right.png {results} {options}")
     assert run.code == 0, run.stderr
-    assert run.lines == ["d.npy", "c.npy", "z.tif", "e.npy", "p.ply"]
+    assert run.lines == ["d.npy", "c.npy", "z.tif", "e.npy", "z.png", "p.ply"]
     disparity = np.load("d.npy")
     depth = 100 * 0.5 / (disparity + 2)
     np.testing.assert_allclose(depth_of("z.tif"), depth, rtol=1e-5)
     np.testing.assert_allclose(np.load("e.npy"), 0.25 * depth**2 / 50, rtol=1e-5)
+    colors = colorize(-depth_of("z.tif"), *(-np.percentile(depth_of("z.tif"), (99, 1))))
+    np.testing.assert_array_equal(np.asarray(Image.open("z.png")), colors)
     vertex = PlyData.read("p.ply")["vertex"]
     np.testing.assert_allclose(vertex["z"].reshape(64, 96), depth, rtol=1e-5)
     np.testing.assert_allclose(vertex["x"].reshape(64, 96)[:, 50], depth[:, 50] * 0.1, rtol=1e-4)
@@ -126,7 +130,8 @@ def test_refusals_write_nothing(calib: Path, remembering_networks: None) -> None
     photographs(*sample((0, 0, 96, 64))).write(calib, "photo_left.png", "photo_right.png")
     table = f"""
         2 --depth z.tif | --depth requires --calibration or --focal
-        2 --depth z.tif --focal 100 | --focal requires --baseline or --calibration
+        2 --depth z.tif --focal 100 | --focal requires --baseline or --calibration | --baseline 1 gives
+        2 --mesh m.glb | --mesh requires --calibration or --focal | --focal PX and --baseline 1 give
         2 --depth z.tif --focal -1 --baseline 1 | --focal must be a number above 0
         2 --depth z.tif --focal nan --baseline 1 | --focal must be | nan
         2 --depth z.tif {HAND} --max-depth 0 | --max-depth '0' is not a length above 0
@@ -256,7 +261,7 @@ def test_lengths_and_the_principal_point(calib: Path) -> None:
     expected = {"doubted": 41.4, "mm": 0.0414, "squares": 1.035, "baseline": 0.0414, "k": 5.0, "near": np.nan}
     assert depths == pytest.approx(expected, nan_ok=True)
     coarse = pam("depth", "d.npy", "--focal", "100", "--baseline", "4.14mm", "--depth", "z.png")
-    assert "the 1 mm steps of a PNG are 2.4 % of the median depth" in coarse.stderr
+    assert "the 1 mm steps of 16 bits are 2.4 % of the median depth" in coarse.stderr
     for name, more in {"centre": (), "stated": ("--principal-point", "2,1")}.items():
         run = pam(f"depth d.npy --focal 100 --baseline 0.5 --point-cloud {name}.ply", *more)
         assert ("the image centre is used as the principal point" in run.stderr) == (name == "centre")

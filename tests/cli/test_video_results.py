@@ -83,6 +83,26 @@ def test_colours_of_a_video_run_over_the_disparities_of_all_frames(clips: Views,
     np.testing.assert_array_equal(Video(Path("given.mkv")).frame(1).pixels, colorize(second, 5, 40))
 
 
+def test_depth_of_a_video_in_colour_and_one_warning(clips: Views, here: Path) -> None:
+    metric = "--focal 100 --baseline 50"  # most pixels are beyond 65 m
+    made = pam(f"disparity left.mkv right.mkv -o d.mkv --depth-color-map c.mkv --depth z.mkv {metric}")
+    assert (made.code, made.lines) == (0, ["d.mkv", "z.mkv", "c.mkv"]), made.stderr
+    count = len(clips[0])
+    (warning,) = [line for line in made.complaints if "65.535 m" in line]
+    assert warning.startswith("warning: z.mkv: ")
+    assert warning.endswith(f"use .tif or .npy files (and in {count - 1} other frames)")
+    depths = [5000 / disparity for disparity in disparities("d.mkv")]
+    low, high = ((min if end == 1 else max)(np.percentile(depth, end) for depth in depths) for end in (1, 99))
+    for number, depth in enumerate(depths):
+        found = Video(Path("c.mkv")).frame(number).pixels.astype(int)
+        assert np.abs(found - colorize(-depth, -high, -low)).max() <= 2
+    assert pam(f"depth d.mkv --depth-color-map near.mkv --max-depth 200m {metric}").lines == ["near.mkv"]
+    beyond = ~(depths[1] <= 200)
+    pixels = Video(Path("near.mkv")).frame(1).pixels
+    np.testing.assert_array_equal(pixels[beyond], 0)
+    np.testing.assert_array_equal(pixels[~beyond], colorize(-depths[1], -200, 0)[~beyond])
+
+
 def test_videos_to_watch(clips: Views, here: Path) -> None:
     """Also of images with odd sides, which most videos cannot have."""
     for side, frames in zip(("left", "right"), clips, strict=True):

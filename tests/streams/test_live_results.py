@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,10 @@ from video_files import write_video
 
 import pamcli
 from pamcli.inference.matcher import StereoResult
+from pamcli.settings.live import LiveSettings
 from pamcli.streams import live as module
 from pamcli.streams import sources
+from pamcli.streams.pairing import FramePairing
 
 pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
 SECONDS = 0.02
@@ -77,6 +80,26 @@ def test_results_belong_to_their_frames_through_all_faults(caplog: pytest.LogCap
     assert sum("next attempt in 0.05 s" in each for each in messages) == 1
     assert sum("the image size changed from 128x96 to 160x64 px" in each for each in messages) == 2
     assert any("restored after" in each for each in messages)
+
+
+@pytest.mark.parametrize(("kind", "taken"), [("mpjpeg", [2, 4, 5]), ("mpegts", [2, 3, 4, 5])])
+def test_frames_that_waited_in_buffers_are_skipped(
+    kind: str, taken: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their arrival says nothing about their time: of all frames without time stamps, else at the start."""
+    settings = LiveSettings(["http://127.0.0.1/"], packed="lr")
+    address = sources.parse_address("http://127.0.0.1/", settings)
+    source = sources.Source(0, "left", address, None, FramePairing(1), settings)
+    fields = {"key_frame": True, "is_corrupt": False, "width": 64, "height": 48}
+    images = [SimpleNamespace(time=0.1 * number, index=number, **fields) for number in range(6)]
+    packets = [SimpleNamespace(is_corrupt=False, decode=lambda image=image: [image]) for image in images]
+    waits = [0, 0, 0.09, 0, 0.09, 0.09]
+    monkeypatch.setattr(sources, "_demux", lambda *_: zip(packets, waits, strict=True))
+    stream = SimpleNamespace(codec_context=SimpleNamespace())
+    container = SimpleNamespace(
+        streams=SimpleNamespace(video=[stream]), format=SimpleNamespace(name=kind), demux=lambda *_: packets
+    )
+    assert [frame.image.index for frame in source._decode(container)] == taken
 
 
 def test_a_lossy_stream_yields_only_whole_frames() -> None:
