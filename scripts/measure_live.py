@@ -104,7 +104,8 @@ def soak(minutes: float) -> None:
 
     vars(live)["load_matcher"] = lambda settings: (match, Path())
     begin = time.monotonic()
-    left, right = (StreamServer(size=SIZE, start=begin) for _ in range(2))
+    # After a stall, the left camera sends what waited in the network, the right one the newest image.
+    left, right = (StreamServer(size=SIZE, start=begin, backlog=backlog) for backlog in (20, 0))
     memory: list[float] = []
     faults, counts = list(plan_faults(60 * minutes)), SimpleNamespace(all=0, wrong=0, apart=0)
     seconds_of_memory = 60 * minutes / 20

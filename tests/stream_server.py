@@ -1,10 +1,11 @@
-"""Streams on the loopback address as cameras send them, over HTTP, with all that goes wrong there."""
+"""Streams on the loopback address as cameras send them (HTTP, UDP, RTSP), with all that goes wrong there."""
 
 from __future__ import annotations
 
 import importlib
 import io
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -62,7 +63,9 @@ class StreamServer:
         self.closed = False
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.socket.settimeout(0.1)  # closing it would not wake a thread that waits
-        self.address = f"http://127.0.0.1:{self.socket.getsockname()[1]}/"
+        scheme = kind if kind in ("udp", "rtsp") else "http"
+        self.port = self.socket.getsockname()[1]
+        self.address = f"{scheme}://127.0.0.1:{self.port}/"
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
 
@@ -83,11 +86,20 @@ class StreamServer:
     def _serve(self) -> None:
         while not self.closed:
             with suppress(OSError):
+                if self.kind == "udp":
+                    with socket.socket(type=socket.SOCK_DGRAM) as client:
+                        client.connect(("127.0.0.1", self.port))
+                        self._send_mpeg(client)
+                    continue
                 client, _ = self.socket.accept()
                 client.settimeout(5)
                 with client:
-                    client.recv(4096)
-                    (self._send_jpegs if self.kind == "mjpeg" else self._send_mpeg)(client)
+                    if self.kind == "rtsp":
+                        _answer_rtsp(client)
+                        self._send_mpeg(_Rtp(client))
+                    else:
+                        client.recv(4096)
+                        (self._send_jpegs if self.kind == "mjpeg" else self._send_mpeg)(client)
             time.sleep(0.01)
 
     def _frames(self) -> Any:
@@ -113,9 +125,10 @@ class StreamServer:
             client.sendall(b"--b\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n" % len(data))
             client.sendall(data + b"\r\n")
 
-    def _send_mpeg(self, client: socket.socket) -> None:
+    def _send_mpeg(self, client: Any) -> None:
         av = importlib.import_module("av")
-        client.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: video/mp2t\r\n\r\n")
+        if self.kind == "mpegts":
+            client.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: video/mp2t\r\n\r\n")
         raw = _Leaky(client, self.damage)
         with av.open(raw, "w", format="mpegts", options={"flush_packets": "1"}, buffer_size=1316) as output:
             stream = output.add_stream("mpeg2video", rate=round(self.rate))
@@ -130,6 +143,36 @@ class StreamServer:
                 frame.pts, frame.time_base = number - first, Fraction(1, round(self.rate))
                 for packet in stream.encode(frame):
                     output.mux(packet)
+
+
+def _answer_rtsp(client: socket.socket) -> None:
+    """Answer the requests of an RTSP client up to PLAY: MPEG-TS in RTP over the same connection."""
+    answers = {
+        "DESCRIBE": ("Content-Type: application/sdp", "v=0\r\nm=video 0 RTP/AVP 33\r\na=control:0\r\n"),
+        "SETUP": ("Transport: RTP/AVP/TCP;unicast;interleaved=0-1\r\nSession: 1", ""),
+    }
+    lines = client.makefile("r", newline="\r\n")
+    method = ""
+    while method != "PLAY":
+        method = lines.readline().partition(" ")[0]
+        fields = [*iter(lambda: lines.readline().strip(), "")]
+        number = next((each for each in fields if each.startswith("CSeq")), "")
+        header, body = answers.get(method, ("Session: 1", ""))
+        answer = f"RTSP/1.0 200 OK\r\n{number}\r\n{header}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+        client.sendall(answer.encode())
+
+
+class _Rtp:
+    """Sends MPEG-TS as RTP packets within an RTSP connection."""
+
+    def __init__(self, client: socket.socket) -> None:
+        self.client, self.count = client, 0
+
+    def sendall(self, data: bytes) -> None:
+        stamp = int(90_000 * time.monotonic()) & 0xFFFFFFFF
+        packet = struct.pack(">BBHII", 128, 33, self.count & 0xFFFF, stamp, 1) + data
+        self.client.sendall(struct.pack(">BBH", 36, 0, len(packet)) + packet)
+        self.count += 1
 
 
 class _Leaky:

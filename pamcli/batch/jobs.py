@@ -101,12 +101,13 @@ class Result:
 
     def record(self, say: Callable[[str], str] = str) -> dict[str, Any]:
         """Return the result as paths and JSON values. say: a function that is applied to all texts."""
+        warnings = [say(text) for text in (*self.warnings, *self.video_warnings)]
         return {
             **{"left": self.left, "right": self.right, "line": self.job.line},
             **({} if self.frame is None else {"frame": self.frame}),
             **{"outputs": self.outputs, "width": None, "height": None, "seconds": None, **self.facts},
             **{"status": self.status, "code": self.error.exit_code if self.error else 0},
-            **{"error": self.error and say(str(self.error)), "warnings": [*map(say, self.warnings)]},
+            **{"error": self.error and say(str(self.error)), "warnings": warnings},
         }
 
 

@@ -129,7 +129,7 @@ class MetricEncoder:
     @property
     def color_range(self) -> tuple[float, float] | None:
         """The range of the colours of depth, m; None: that of the image or video."""
-        return self.max_depth and (0.0, self.max_depth)
+        return None if self.max_depth is None else (0.0, self.max_depth)
 
     def _encode_colors(self, disparity: np.ndarray, calibration: Calibration, path: Path) -> Encoded:
         if DEPTH_COLOR_MAP.name in self.videos:

@@ -125,18 +125,17 @@ class LiveOutputs:
         settings = self.settings
         values = frame.depth if settings.depth else frame.disparity
         assert values is not None
+        units = PNG_UNITS_PER_METRE if settings.depth else PNG_UNITS_PER_PIXEL
+        levels, _ = to_levels(values, units, keep_far=not settings.depth)
         if (video := self.videos.get("record")) is not None:
             images = np.concatenate([to_uint8(frame.left), to_uint8(frame.right)], axis=1)
-            units = PNG_UNITS_PER_METRE if settings.depth else PNG_UNITS_PER_PIXEL
-            levels, _ = to_levels(values, units, keep_far=not settings.depth)
             video.write(frame.captured, images, levels[..., None])
         if (video := self.videos.get("color_map")) is not None:
             video.write(frame.captured, self._colorize(frame))
         if settings.output == STDOUT and settings.format == "mjpeg":
             self.write_bytes(encode_image(RgbImage(self._colorize(frame)), ".jpg", name="the colour map"))
         elif settings.output == STDOUT:
-            units = PNG_UNITS_PER_METRE if settings.depth else PNG_UNITS_PER_PIXEL
-            self.write_bytes(to_levels(values, units, keep_far=not settings.depth)[0].tobytes())
+            self.write_bytes(levels.tobytes())
         elif self.folder is not None:
             suffix = f".{settings.format or 'png'}"
             encode: Any = encode_depth if settings.depth else encode_disparity

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -44,14 +43,7 @@ class Clock:
         self._delays: deque[tuple[float, float]] = deque()
         """Arrivals with their difference to the time stamp, both ascending: candidates for the minimum."""
         self._last: float | None = None
-        self._began: float | None = None
         self._lock = threading.Lock()
-
-    def start(self) -> float:
-        """Return the time (s, monotonic) of the first call, at which videos begin to play."""
-        with self._lock:
-            self._began = self._began or time.monotonic()
-            return self._began
 
     def convert(self, stamp: float | None, arrived: float) -> float:
         """Return the time (s, monotonic) of a frame with this time stamp, or its arrival without one."""

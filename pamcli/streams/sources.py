@@ -163,7 +163,8 @@ class Source(threading.Thread):
         stream.codec_context.options = {"max_pixels": str(DEFAULT_MAX_PIXELS)}
         broken_until = 0.0
         is_timed, first = not _UNTIMED.match(container.format.name), None
-        is_late, shown = self.address.kind == "stream", time.monotonic()
+        is_stream, began = self.address.kind == "stream", time.monotonic()
+        is_late, shown = is_stream, began
         clock = self.clock or Clock()  # the time stamps of a new connection may begin anew
         for packet, waited in _demux(container, stream):
             arrived = self.heard = time.monotonic()
@@ -193,13 +194,13 @@ class Source(threading.Thread):
                     first = stamp if first is None else first
                     stamp, captured = stamp - first, arrived
                     if self.realtime:
-                        captured = clock.start() + stamp
+                        captured = began + stamp
                         if self.stopped.wait(max(0.0, captured - time.monotonic())):
                             return
                 self._note_size((image.width, image.height))
                 yield Frame(image, self.count, stamp - self.offset, captured)
                 self.count += 1
-                is_late, shown = not is_timed, arrived
+                is_late, shown = is_stream and not is_timed, arrived
 
     def _note_size(self, size: tuple[int, int]) -> None:
         if self.size not in (None, size):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
+import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +87,22 @@ def test_frames_go_to_stdout(clips: list[list[np.ndarray]], kind: str) -> None:
     else:
         assert run.stdout.count(b"\xff\xd8\xff") == 2
         assert cv2.imdecode(np.frombuffer(run.stdout, np.uint8), 1).shape == (48, 64, 3)
+
+
+def test_a_colour_map_is_sent_over_udp(clips: list[list[np.ndarray]]) -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        address = f"udp://127.0.0.1:{receiver.getsockname()[1]}"
+        run = pam("live left.mkv right.mkv --count 4 --range 0:32 --color-map", address, *QUIET)
+        assert run.code == 0, run.stderr
+        receiver.setblocking(False)
+        sent = b""
+        with suppress(BlockingIOError):
+            while True:
+                sent += receiver.recv(65536)
+    with av.open(io.BytesIO(sent)) as container:
+        sizes = [(frame.width, frame.height) for frame in container.decode(video=0)]
+    assert sizes == 4 * [(64, 48)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

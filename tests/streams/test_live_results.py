@@ -82,12 +82,20 @@ def test_results_belong_to_their_frames_through_all_faults(caplog: pytest.LogCap
     assert any("restored after" in each for each in messages)
 
 
+@pytest.mark.parametrize("kind", ["udp", "rtsp"])
+def test_other_protocols(kind: str) -> None:
+    left, right = cameras(kind)
+    with left, right:
+        apart = [check(frame) for frame in pamcli.live(left.address, right.address, count=20)]
+    assert np.median(apart) <= 1
+
+
 @pytest.mark.parametrize(("kind", "taken"), [("mpjpeg", [2, 4, 5]), ("mpegts", [2, 3, 4, 5])])
 def test_frames_that_waited_in_buffers_are_skipped(
     kind: str, taken: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their arrival says nothing about their time: of all frames without time stamps, else at the start."""
-    settings = LiveSettings(["http://127.0.0.1/"], packed="lr")
+    settings = LiveSettings(inputs=["http://127.0.0.1/"], packed="lr")
     address = sources.parse_address("http://127.0.0.1/", settings)
     source = sources.Source(0, "left", address, None, FramePairing(1), settings)
     fields = {"key_frame": True, "is_corrupt": False, "width": 64, "height": 48}
