@@ -6,6 +6,7 @@ python scripts/measure_live.py soak [MINUTES]   # stalls, disconnects and change
 
 from __future__ import annotations
 
+import os
 import resource
 import statistics
 import sys
@@ -61,6 +62,7 @@ def measure_speed(seconds: float) -> None:
         matcher = pamcli.StereoMatcher.load()
         matcher(*views)
         left, right = serve_views(views)
+        own, busy = own_seconds(), busy_seconds()
         with left, right:
             for _ in range(ROUNDS):
                 count, began = 0, time.monotonic()
@@ -81,8 +83,21 @@ def measure_speed(seconds: float) -> None:
                 print(f"files {rates['files'][-1]:.2f}, live {rates['live'][-1]:.2f} pairs/s", flush=True)
     files, live = (statistics.median(rates[name]) for name in ("files", "live"))
     median, late = np.percentile(latencies, (50, 95))
+    others = 1 - (own_seconds() - own) / (busy_seconds() - busy)
+    print(f"other programs used {100 * others:.0f} % of the busy time: above 5 %, repeat on an idle machine")
     print(f"median: files {files:.2f}, live {live:.2f} pairs/s: {live / files:.2f}")
     print(f"latency in times of a pair: median {median:.2f}, 95 % {late:.2f}")
+
+
+def own_seconds() -> float:
+    """Return the CPU time of this process, s."""
+    return sum(os.times()[:2])
+
+
+def busy_seconds() -> float:
+    """Return the CPU time of all processes of this machine, s."""
+    fields = Path("/proc/stat").read_text().split()[1:9]
+    return (sum(map(int, fields)) - int(fields[3]) - int(fields[4])) / os.sysconf("SC_CLK_TCK")
 
 
 def plan_faults(seconds: float) -> Iterator[tuple[float, str]]:

@@ -96,11 +96,13 @@ class PairReader:
         self._is_mismatch_reported = False
 
     def read(self, frames: tuple[Frame, ...]) -> tuple[np.ndarray, np.ndarray, Calibration | None] | None:
-        """Return both images and their calibration; None while the images differ in size.
+        """Return both images and their calibration; None if one is damaged, or while they differ in size.
 
         Raises InputError if the calibration is of another aspect ratio.
         """
-        views = [frame.pixels for frame in frames]
+        views = [view for frame in frames if (view := frame.read()) is not None]
+        if len(views) < len(frames):
+            return None
         if self.settings.packed is not None:
             pair = split_packed(RgbImage(views[0]), self.settings.packed, "the image")
             views = [pair.left.pixels, pair.right.pixels]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-
-from pamcli.imaging.videos import convert_frame
 
 WINDOW = 10.0  # s, in which the fastest arrival aligns a stream's clock to this computer's
 JUMP = 10.0  # s by which time stamps may lead before they count as those of a restarted stream
@@ -22,15 +20,12 @@ CLOSE = 0.002  # s, the smallest tolerance
 class Frame:
     """A frame of a source."""
 
-    image: Any  # av.VideoFrame, converted only if it is used
+    read: Callable[[], np.ndarray | None]
+    """Converts the image to (H, W, 3), RGB, uint8 or uint16, only if it is used; None if it is damaged."""
+    memory: int  # bytes that it needs until then
     number: int  # frames of this source before it
     stamp: float  # s, for pairing
     captured: float  # s of time.monotonic(), at which it was captured, or arrived without delay
-
-    @property
-    def pixels(self) -> np.ndarray:
-        """The image (H, W, 3), RGB, uint8 or uint16."""
-        return convert_frame(self.image).pixels
 
 
 class Clock:
@@ -86,8 +81,7 @@ class FramePairing:
 
     def add(self, side: int, frame: Frame) -> None:
         """Add a frame of the left (0) or right (1) source."""
-        size = frame.image.width * frame.image.height * 3
-        most = max(FEWEST_HELD, min(HELD, HELD_BYTES // size))
+        most = max(FEWEST_HELD, min(HELD, HELD_BYTES // frame.memory))
         queue = self.queues[side]
         with self._changed:
             if self.keeps_all:

@@ -11,12 +11,16 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from pamcli.errors import InputError, import_extra
 from pamcli.files.paths import check_regular, quote
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS
+from pamcli.imaging.videos import convert_frame
 from pamcli.settings.live import LiveSettings
 from pamcli.streams.pairing import Clock, Frame, FramePairing
 
@@ -161,6 +165,10 @@ class Source(threading.Thread):
         stream = container.streams.video[0]
         stream.thread_type = "SLICE"  # threads per frame would delay each of them
         stream.codec_context.options = {"max_pixels": str(DEFAULT_MAX_PIXELS)}
+        decoder = None  # of images that do not depend on others, and are decoded only if they are used
+        if stream.codec_context.name == "mjpeg" and self.address.kind != "video":
+            decoder = self.library.CodecContext.create("mjpeg", "r")
+            decoder.thread_type, decoder.options = "SLICE", stream.codec_context.options
         broken_until = 0.0
         is_timed, first = not _UNTIMED.match(container.format.name), None
         is_stream, began = self.address.kind == "stream", time.monotonic()
@@ -171,21 +179,21 @@ class Source(threading.Thread):
             # What arrived while this thread was busy, as at the start, seems newer than it is.
             is_late &= waited < WAITED and arrived - shown < OLDEST
             try:
-                images = packet.decode()
+                images = packet.decode() if decoder is None else [packet] if packet.size else []
             except self.library.error.InvalidDataError:
                 self.damaged += 1
                 continue
             if packet.is_corrupt:
                 broken_until = arrived + REFRESHED
             for image in images:
-                if image.key_frame and not packet.is_corrupt:
+                if (decoder or image.key_frame) and not packet.is_corrupt:
                     broken_until = 0.0
                 if image.is_corrupt or arrived < broken_until:
                     self.damaged += 1
                     continue
                 if is_late:
                     continue
-                stamp = float(image.time) if is_timed and image.time is not None else None
+                stamp = float(image.pts * image.time_base) if is_timed and image.pts is not None else None
                 if self.address.kind != "video":
                     stamp = clock.convert(stamp, arrived)
                     captured = stamp
@@ -197,17 +205,29 @@ class Source(threading.Thread):
                         captured = began + stamp
                         if self.stopped.wait(max(0.0, captured - time.monotonic())):
                             return
-                self._note_size((image.width, image.height))
-                yield Frame(image, self.count, stamp - self.offset, captured)
+                memory = packet.size if decoder else 3 * image.width * image.height
+                read = partial(self._read, image, decoder)
+                yield Frame(read, memory, self.count, stamp - self.offset, captured)
                 self.count += 1
                 is_late, shown = is_stream and not is_timed, arrived
 
-    def _note_size(self, size: tuple[int, int]) -> None:
+    def _read(self, image: Any, decoder: Any) -> np.ndarray | None:
+        """Convert an image, or decode a packet; return None if it is damaged."""
+        if decoder is not None:
+            try:
+                images = decoder.decode(image)
+            except self.library.error.InvalidDataError:
+                images = []
+            if not images or images[0].is_corrupt:
+                self.damaged += 1
+                return None
+            image = images[0]
+        size = image.width, image.height
         if self.size not in (None, size):
             old, new = ("{}x{}".format(*each) for each in (self.size, size))
             LOG.warning(f"{self.label}: the image size changed from {old} to {new} px")
-            self.pairing.clear(self.side)
         self.size = size
+        return convert_frame(image).pixels
 
     def _list_modes(self) -> str | None:
         """Return the modes that a camera offers, as a hint, if its options may be wrong."""

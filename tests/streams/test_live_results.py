@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from stream_server import StreamServer, mark, read_mark
 from video_files import write_video
 
@@ -22,7 +24,7 @@ from pamcli.streams import live as module
 from pamcli.streams import sources
 from pamcli.streams.pairing import FramePairing
 
-pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
+av = pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
 SECONDS = 0.02
 """Time that the made-up network takes."""
 
@@ -98,16 +100,31 @@ def test_frames_that_waited_in_buffers_are_skipped(
     settings = LiveSettings(inputs=["http://127.0.0.1/"], packed="lr")
     address = sources.parse_address("http://127.0.0.1/", settings)
     source = sources.Source(0, "left", address, None, FramePairing(1), settings)
-    fields = {"key_frame": True, "is_corrupt": False, "width": 64, "height": 48}
-    images = [SimpleNamespace(time=0.1 * number, index=number, **fields) for number in range(6)]
-    packets = [SimpleNamespace(is_corrupt=False, decode=lambda image=image: [image]) for image in images]
+    fields = {"is_keyframe": True, "is_corrupt": False, "size": 9, "time_base": 0.1}
+    packets = [SimpleNamespace(pts=number, **fields) for number in range(6)]
+    for packet in packets:
+        packet.decode = lambda packet=packet: [packet]
+        packet.width, packet.height, packet.key_frame = 9, 9, True
     waits = [0, 0, 0.09, 0, 0.09, 0.09]
     monkeypatch.setattr(sources, "_demux", lambda *_: zip(packets, waits, strict=True))
-    stream = SimpleNamespace(codec_context=SimpleNamespace())
+    stream = SimpleNamespace(codec_context=SimpleNamespace(name="mjpeg" if kind == "mpjpeg" else "h264"))
     container = SimpleNamespace(
         streams=SimpleNamespace(video=[stream]), format=SimpleNamespace(name=kind), demux=lambda *_: packets
     )
-    assert [frame.image.index for frame in source._decode(container)] == taken
+    assert [packets.index(frame.read.args[0]) for frame in source._decode(container)] == taken
+
+
+def test_a_damaged_jpeg_is_no_image() -> None:
+    settings = LiveSettings(inputs=["http://127.0.0.1/"], packed="lr")
+    address = sources.parse_address("http://127.0.0.1/", settings)
+    source = sources.Source(0, "left", address, None, FramePairing(1), settings)
+    data = io.BytesIO()
+    Image.fromarray(mark(5)).save(data, "JPEG", quality=95)
+    decoder = av.CodecContext.create("mjpeg", "r")
+    assert source._read(av.Packet(b"\xff\xd8 no image"), decoder) is None
+    image = source._read(av.Packet(data.getvalue()), decoder)
+    assert image is not None
+    assert (read_mark(image), source.damaged, source.size) == (5, 1, (128, 96))
 
 
 def test_a_lossy_stream_yields_only_whole_frames() -> None:

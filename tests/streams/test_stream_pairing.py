@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +10,7 @@ from pamcli.streams.pairing import Clock, Frame, FramePairing
 
 
 def frame(number: int, stamp: float) -> Frame:
-    return Frame(SimpleNamespace(width=64, height=48), number, stamp, stamp)
+    return Frame(lambda: None, 9216, number, stamp, stamp)
 
 
 def fill(pairing: FramePairing, left: list[float], right: list[float]) -> None:
