@@ -230,6 +230,7 @@ class _DepthProcessor(PairProcessor[DepthSettings, _Map]):
 
             write_rerun(video, frames, self.metric.max_depth, self.settings.stride)
         elif kind == DEPTH_COLOR_MAP.name:
-            self.metric.write_color_video(video, frames, self.calibration)
+            pair, _ = self.read(Job(next(iter(frames.pairing.pairs))))
+            self.metric.write_color_video(video, frames, pair.calibration)
         else:
             super().write_video(kind, video, frames)

@@ -198,7 +198,8 @@ class DepthSettings(DisparityFiles, Limit, Results, MetricResults, panel="Output
         super().check()
         self.forbid("invert", "depth_error", "invalid")
         self.forbid("align_to", "invert", "rerun")
-        self.require("align_to", "depth", "depth_error", "point_cloud", "mesh", "at", "boxes")
+        results = "depth", "depth_error", "depth_color_map", "point_cloud", "mesh", "at", "boxes"
+        self.require("align_to", *results)
         self.require("invert", "depth", "point_cloud", "mesh", "rerun", "at", "boxes")
 
 
