@@ -380,13 +380,10 @@ class MetricResults(RectifiedCalibration):
 
     def check(self) -> None:
         super().check()
-        for name in ("depth", "depth_error", "depth_color_map", "at", "boxes"):
-            self.require(name, "calibration", "focal")
-        for name in ("point_cloud", "mesh"):
-            tip = "; `focal` PX and `baseline` 1 give a shape without scale"
-            self.require(name, "calibration", "focal", tip=tip)
-        needing = "depth", "depth_error", "depth_color_map", "point_cloud", "mesh", "rerun"
-        self.require("max_depth", *needing)
+        shape = "; `focal` PX and `baseline` 1 give a shape without scale"
+        for name in ("depth", "depth_error", "depth_color_map", "point_cloud", "mesh", "at", "boxes"):
+            self.require(name, "calibration", "focal", tip=shape if name in ("point_cloud", "mesh") else "")
+        self.require("max_depth", "depth", "depth_error", "depth_color_map", "point_cloud", "mesh", "rerun")
         self.require("stride", "point_cloud", "mesh", "rerun")
         self.require("disparity_error", "depth_error", "at", "boxes")
         self.forbid("at", "boxes")
