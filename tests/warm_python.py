@@ -14,32 +14,20 @@ import sys
 from typing import NoReturn
 
 CLIENT, SERVER = "call", "serve"
-ALL = (
-    "pamcli.cli",
-    "pamcli.batch.depth",
-    "pamcli.batch.export",
-    "pamcli.batch.matching",
-    "pamcli.batch.rectification",
-    "pamcli.batch.upscaling",
-    "pamcli.data.preview",
-    "pamcli.evaluation.opencv_methods",
-    "pamcli.evaluation.report",
-    "pamcli.evaluation.submissions",
-    "pamcli.inference.matcher",
-    "pamcli.inference.upscaler",
-    "pamcli.networks.pasmnet2",
-    "pamcli.networks.passrnet2",
-    "pamcli.registry.downloads",
-    "pamcli.scenes.interiors",
-    "pamcli.scenes.rooms",
-    "pamcli.scenes.streets",
-    "pamcli.training.train",
-    "pamcli.viewing.page",
-    "pillow_heif",
-    "plyfile",
-    "torch._dynamo",  # which every optimizer loads
-    "yaml",
+OTHERS = (
+    *("av", "imagecodecs._deflate", "imagecodecs._png", "imagecodecs._zlib", "numpy.ma", "pillow_heif"),
+    *("plyfile", "torch._dynamo", "yaml"),
 )
+"""What commands load of libraries while they work, beside all of pam; some are of extras."""
+
+
+def list_modules() -> list[str]:
+    import pkgutil
+
+    import pamcli
+
+    found = pkgutil.walk_packages(pamcli.__path__, "pamcli.")
+    return [name for _, name, _ in found if "-" not in name and name != "pamcli.__main__"]
 
 
 class WarmPython:
@@ -49,7 +37,7 @@ class WarmPython:
     """
 
     def __init__(self, *loaded: str) -> None:
-        self.loaded = loaded or ALL
+        self.loaded = loaded or (*list_modules(), *OTHERS)
 
     def __enter__(self) -> WarmPython:
         import subprocess
@@ -89,13 +77,15 @@ def call(address: str, words: list[str]) -> int:
 
 
 def serve(address: str, loaded: list[str]) -> None:
+    import contextlib
     import gc
     import importlib
     import select
     import signal
 
     for name in loaded:
-        importlib.import_module(name)
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(name)
     if "pamcli.inference.matcher" in loaded:
         keep_networks()
     assert "huggingface_hub" not in sys.modules, "it would keep this environment instead of its caller's"
