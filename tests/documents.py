@@ -227,24 +227,9 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             image.save(folder / name)
 
-    save(
-        left,
-        "left.png",
-        "lefts/one.png",
-        "lefts/two.png",
-        "day1/three_L.png",
-        "day1/four_L.png",
-        "yard/five.png",
-    )
-    save(
-        right,
-        "right.png",
-        "rights/one.png",
-        "rights/two.png",
-        "day1/three_R.png",
-        "day1/four_R.png",
-        "yard/six.png",
-    )
+    for view, side, yard in ((left, "left", "five"), (right, "right", "six")):
+        save(view, f"{side}.png", f"{side}s/one.png", f"{side}s/two.png", f"yard/{yard}.png")
+        save(view, *(f"day1/{name}_{side[0].upper()}.png" for name in ("three", "four")))
     save(left, "photos/yard.jpg")
     save(packed, "frames/seven.jpg", "frames/eight.jpg", "frame.jpg", "glasses.png")
     # Data sets: one pair of KITTI 2015 with ground truth; one of KITTI 2012 and own pairs without.
@@ -319,6 +304,9 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
             (folder / "MiddEval3/trainingQ" / scene).mkdir(parents=True)
             for view, name in ((left, "im0.png"), (right, "im1.png")):
                 view.crop((0, 0, 64, 32)).save(folder / f"MiddEval3/trainingQ/{scene}/{name}")
+    if all(command.startswith("pam superres") for command in block.commands()):  # which takes its time
+        for view in [*folder.glob("*.png"), *folder.glob("*/*.png")]:
+            Image.open(view).crop((24, 16, 72, 48)).save(view)
     if "clip_left" in block.text:
         prepare_videos(folder, left, right)
     if "live" in block.text:
@@ -388,7 +376,9 @@ def shortened(command: str) -> str:
     if command.startswith("pam live"):
         for source, video in SOURCES.items():
             command = command.replace(source, video)
-        command = command.replace("--calibrate", "--calibrate --count 9")
+        command = command.replace("--calibrate", "--calibrate --count 9").replace(
+            "--doctor", "--doctor --count 2"
+        )
         quiet = any(word in command for word in ("--no-page", "--calibrate", "--doctor"))
         return command.partition(" #")[0] + ("" if quiet else " --no-browser")
     if not command.startswith("pam train"):

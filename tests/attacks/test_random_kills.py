@@ -33,11 +33,10 @@ SIGNALS = [signal.SIGKILL] * 6 + [signal.SIGTERM, signal.SIGINT]
 ENDS = (0, 130, 143, -signal.SIGKILL, -signal.SIGTERM)  # the last, where a process does not listen yet
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 PAIRS = 4
-BATCHES = {"disparity": "--color-map {out}/", "superres": "--scale 2"}
+BATCHES = {"disparity": "--color-map {out}/"}
 TRAININGS = {  # the least work: what is killed is the run around it
     "disparity": "--data procedural --crop 32x32 --network pasmnet --steps 3 "
     "--variant scales=1,blocks=1,refinement=none",
-    "superres": "--data pairs:.?left=l/{}.png&right=r/{}.png --crop 12x12 --scale 2 --steps 6",
 }
 RUN = ["--batch", "1", "--set", "checkpoint_every=1", "--seed", "3", "--set", "log_every=1"]
 MACHINE = ["--workers", "0", "--device", "cpu"]

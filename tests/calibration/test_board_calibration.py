@@ -141,7 +141,7 @@ def test_leave_out_equals_a_new_fit(made: BoardCalibration) -> None:
 def test_errors_are_within_twice_the_uncertainty() -> None:
     """It does as often as the normal distribution has it, 95 %, or a little more: jackknives are cautious."""
     within = []
-    for seed, fisheye in itertools.product(range(20, 23), (False, True)):
+    for seed, fisheye in itertools.product(range(20, 22), (False, True)):
         rig = make_rig(seed, fisheye=fisheye)
         found = calibrate(rig, 20, seed, seed=seed)
         for number, (camera, true) in enumerate(((found.rig.left, rig.left), (found.rig.right, rig.right))):

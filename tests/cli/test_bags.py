@@ -149,15 +149,3 @@ def test_methods_are_compared_on_a_bag_without_ground_truth(bags: Path) -> None:
     bicubic = ["--scale", "2", "--baseline-only", "--json"]
     upscaled = pam("eval", "superres", "--data", "drive.bag?first=1", *bicubic)
     assert upscaled.code == 0, upscaled.stderr
-
-
-def test_a_network_adapts_to_a_bag_in_any_number_of_processes(here: Path, views: Any) -> None:
-    moved = [[np.roll(view, 7 * number, axis=0) for number in range(4)] for view in views]
-    topics = {f"/cam/{side}/image_raw": [*map(picture, each)] for side, each in zip("lr", moved, strict=True)}
-    topics = {name.replace("/l/", "/left/").replace("/r/", "/right/"): each for name, each in topics.items()}
-    write_bag(Path("drive.bag"), topics)
-    for workers in ("0", "2"):
-        options = ["--workers", workers, "--device", "cpu", "--precision", "fp32", "-o", f"run{workers}"]
-        run = pam(*LEARN, "--data", "bag:drive.bag", *options)
-        assert run.code == 0, run.stderr
-    assert Path("run0/last.safetensors").read_bytes() == Path("run2/last.safetensors").read_bytes()

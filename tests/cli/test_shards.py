@@ -40,24 +40,20 @@ def stdin_of(batch: list[str]) -> dict[str, Any]:
     return {"stdin": Path("list.tsv").read_bytes()} if batch[-1] == "-" else {}
 
 
-WHOLE = [("superres --scale 2", BATCHES[0]), *(("disparity", batch) for batch in BATCHES)]
-
-
-@pytest.mark.parametrize(("command", "batch"), WHOLE, ids=str)
-def test_the_shards_together_are_the_whole(command: str, batch: list[str]) -> None:
-    assert pam(command, *batch, "-o", "whole", **stdin_of(batch)).code == 0
+@pytest.mark.parametrize("batch", BATCHES, ids=str)
+def test_the_shards_together_are_the_whole(batch: list[str]) -> None:
+    assert pam("disparity", *batch, "-o", "whole", **stdin_of(batch)).code == 0
     done: list[set[str]] = []
     for number in (1, 2, 3):
         before = set(files(Path("parts"))) if done else set()
         share = ["--shard", f"{number}/3", "--skip-existing"]
-        assert pam(command, *batch, "-o", "parts", *share, **stdin_of(batch)).code == 0
+        assert pam("disparity", *batch, "-o", "parts", *share, **stdin_of(batch)).code == 0
         done.append({name for name in files(Path("parts")) if name.endswith((".pfm", ".png"))} - before)
     assert files(Path("parts")) == files(Path("whole"))
-    pictures = [len(each) // (2 if "superres" in command else 1) for each in done]
-    assert max(pictures) - min(pictures) <= 1
+    assert max(map(len, done)) - min(map(len, done)) <= 1
 
 
-@pytest.mark.parametrize("command", ["superres --scale 2", "disparity --color-map {}/ --page {}/pages/"])
+@pytest.mark.parametrize("command", ["disparity --color-map {}/ --page {}/pages/"])
 def test_several_threads_write_what_one_writes(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Several threads compute on GPUs only. On CPUs, one could switch how another multiplies, to rounding.
     monkeypatch.setattr("pamcli.onednn.is_onednn_faster", lambda: False)

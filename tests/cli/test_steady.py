@@ -41,8 +41,7 @@ def test_a_still_scene_flickers_less(noisy: Path) -> None:
     assert rest < flicker / 3
 
 
-@pytest.mark.parametrize("form", ["pfm", "png"])
-@pytest.mark.parametrize("unknown", ["", " --min-confidence 0.5"])
+@pytest.mark.parametrize(("form", "unknown"), [("pfm", ""), ("png", " --min-confidence 0.5")])
 def test_a_run_goes_on_as_if_it_had_not_stopped(noisy: Path, form: str, unknown: str) -> None:
     """Also where formats round, and pixels are unknown: what was written is what the next frame is given."""
     options = f"left.mkv right.mkv --steady --format {form}{unknown}"

@@ -144,17 +144,12 @@ def test_a_variant_is_trained_stored_and_used_like_any_network(
     output = ["-o", "d.pfm"] if task == "disparity" else ["-o", "l2.png"]
     used = pam(task, "left.png", "right.png", *output, "--weights", weights, "--device", "cpu")
     assert used.code == 0, used.stderr
-    again = pam("train", task, *options[2:], "--from", weights, "--steps", "1", *COMMON, "-o", "again")
-    assert again.code == 0, again.stderr
-    assert read_header(Path("again/last.safetensors")).spec.variant == options[1]
+    assert read_header(Path(weights)).spec.variant == options[1]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_run_stopped_by_hand_or_by_the_clock_says_how_to_go_on(
-    whole: Path, number: signal.Signals, code: int
-) -> None:
-    ended, err = stopped(number, *TINY, "-o", "run")
-    assert ended == code, err
+def test_a_run_stopped_by_hand_or_by_the_clock_says_how_to_go_on(whole: Path) -> None:
+    ended, err = stopped(signal.SIGTERM, *TINY, "-o", "run")
+    assert ended == 143, err
     assert "continue with: pam train disparity --resume run" in err
     run = pam(RESUME, "--max-minutes", "0.00001", "--jsonl")
     assert run.code == 0

@@ -205,7 +205,7 @@ def test_images_with_few_details(sample: tuple[Picture, Picture], blur: int) -> 
     assert not check_pair(*dim).unrelated  # there is nothing to see
 
 
-@pytest.mark.parametrize(("nearest", "farthest", "lower"), [(0.5, 0.1, 0), (0.55, 0.42, 2)])
+@pytest.mark.parametrize(("nearest", "farthest", "lower"), [(0.55, 0.42, 2)])
 def test_very_near_scenes_are_pairs(nearest: float, farthest: float, lower: int) -> None:
     """Disparities may exceed the reach of the usual search; the rows show that the images are a pair."""
     width, height = 480, 240

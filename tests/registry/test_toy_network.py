@@ -100,15 +100,6 @@ def test_a_network_is_added_by_one_file_and_one_row(house: Path) -> None:
     assert np.isfinite(found).all()
     assert "last" in measured
 
-    for package in ("onnx", "onnxscript", "onnxruntime"):
-        pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")
-    toy_pam(
-        house,
-        "weights export run/last.safetensors -o toy.onnx --size 96x64",
-        "disparity left.png right.png -o exported.pfm --weights toy.onnx",
-    )
-    np.testing.assert_allclose(read_disparity(house / "exported.pfm"), found, atol=1e-2)
-
 
 @cache
 def words() -> list[tuple[Path, int, object]]:

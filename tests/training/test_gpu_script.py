@@ -134,14 +134,15 @@ def test_super_resolution_learns_from_pairs_and_photographs(machine: Path) -> No
     assert "2 steps" in (machine / "gpu/log-superres-x2.txt").read_text()
 
 
-def test_mixed_weights_lie_between_both(tmp_path: Path) -> None:
+def test_mixed_weights_lie_between_both(tmp_path: Path, warm_python: WarmPython) -> None:
     first, second, mixed = (tmp_path / f"{name}.safetensors" for name in ("first", "second", "mixed"))
     torch.manual_seed(0)
     old, spec = load_network(ROOT / "weights/passrnet2-x2.safetensors")
     new = {name: weights + 0.1 * torch.randn_like(weights) for name, weights in old.state_dict().items()}
     save_network(old.state_dict(), spec, first)
     save_network(new, spec, second)
-    script = [sys.executable, ROOT / "scripts/training/mix_weights.py", first, second, "-o", mixed]
+    program = warm_python.command(str(ROOT / "scripts/training/mix_weights.py"))
+    script = [*program, first, second, "-o", mixed]
     name, bias = "blocks.3.widen.weight", "blocks.3.widen.bias"
     before = old.state_dict()
     subprocess.run([*script, "--share", "0.3", "--matrices", "0.5", "--largest", "0.25=1"], check=True)
@@ -166,15 +167,23 @@ def test_textures_are_packed_into_a_given_size(machine: Path) -> None:
     assert "does not fit" in refused.stderr
 
 
-def test_reduced_pairs_and_shifted_photographs(tmp_path: Path) -> None:
+def test_reduced_pairs_and_shifted_photographs(tmp_path: Path, warm_python: WarmPython) -> None:
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (80, 240, 3), np.uint8) for _ in range(3)]
     for number, name in enumerate(("mine/left/a.png", "mine/right/a.png", "photos/b.png")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(images[number]).save(tmp_path / name)
     for folder, factor in (("mine", "0.5"), ("photos", "1")):
-        script = [sys.executable, ROOT / "scripts/training/reduce_pairs.py", tmp_path / folder, factor]
-        command = [*script, "-o", tmp_path / f"made_{folder}", "--smallest", "100x40"]
+        script = warm_python.command(str(ROOT / "scripts/training/reduce_pairs.py"))
+        command = [
+            *script,
+            tmp_path / folder,
+            factor,
+            "-o",
+            tmp_path / f"made_{folder}",
+            "--smallest",
+            "100x40",
+        ]
         assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.endswith(
             ": 1 pairs\n"
         )
