@@ -32,8 +32,7 @@ from PIL import Image
 
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample
-from pamcli.flickr1024.rectify_stereogram import InfinityChoice, rectify_stereogram
-from pamcli.flickr1024.stereogram_views import StereogramError
+from pamcli.flickr1024.rectify_stereogram import InfinityChoice, StereogramError, rectify_stereogram
 from pamcli.imaging.images import to_uint8
 
 Floats = NDArray[np.float64]

@@ -3,7 +3,7 @@
 | task | module |
 | --- | --- |
 | find the pairs that settings name; `Job`, `Result` | `jobs`, for videos `frames` |
-| plan a batch; the kinds of results | `plan`, `kinds`, `video_names` |
+| plan a batch; the kinds of results | `plan`, `kinds` |
 | read, compute and write one pair; overlap these steps for many pairs | `processing`, `overlapping` |
 | run a plan here, in several processes, or on a cluster | `run`, `ray_cluster` |
 | `match_files`, `upscale_files`, ... | `matching`, `upscaling`, `rectification`, `depth` |

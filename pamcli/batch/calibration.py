@@ -9,7 +9,7 @@ from typing import Any
 from pamcli.batch import LOG
 from pamcli.batch.frames import FramePairs, pair_frames, pair_messages
 from pamcli.batch.jobs import EMPTY_NAME, PACKED_HINT, are_videos
-from pamcli.batch.reading import PairReader
+from pamcli.batch.processing import PairReader
 from pamcli.calibration.board_calibration import BoardCalibration, calibrate_rig
 from pamcli.calibration.boards import Board
 from pamcli.calibration.files import encode_rig

@@ -15,8 +15,7 @@ from pamcli.errors import UsageError
 from pamcli.files.atomic import lock_folder
 from pamcli.files.paths import pluralize, quote
 from pamcli.files.safe_reading import read_text
-from pamcli.flickr1024.archives import ImageLocation
-from pamcli.flickr1024.pairs import Pair, Pairs, find_published_pairs, select_pairs
+from pamcli.flickr1024.pairs import ImageLocation, Pair, Pairs, find_published_pairs, select_pairs
 from pamcli.flickr1024.prepare import make_store
 from pamcli.flickr1024.resumable import DamagedError
 from pamcli.reporting import SILENT, Progress, Reporter

@@ -4,12 +4,11 @@ A stereogram is one image that contains both views of a scene side by side, for 
 
 | topic | module |
 | --- | --- |
-| images in folders and archives | `archives.py` |
-| finding the two images of a pair | `pairs.py` |
+| the pairs in folders and archives | `pairs.py` |
 | a store of patches on disk: files, index, pixels | `stores.py` |
 | from pairs to a store | `prepare.py` |
 | resuming interrupted work | `resumable.py` |
 | from a folder of stereograms to pairs | `stereogram_pairs.py` |
-| rectifying one stereogram | `rectify_stereogram.py` |
-| finding its two views, and which is the left one | `stereogram_views.py`, `imaging/left_right_order.py` |
+| the two views of a stereogram, rectified | `rectify_stereogram.py` |
+| the left one of two views | `imaging/left_right_order.py` |
 """

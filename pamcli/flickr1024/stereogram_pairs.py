@@ -18,11 +18,10 @@ from pamcli.files.atomic import write_atomically
 from pamcli.files.json_files import Number, Text, Whole, load_json
 from pamcli.files.paths import quote
 from pamcli.files.suffixes import IMAGE_SUFFIXES, MPO_SUFFIX
-from pamcli.flickr1024.archives import ImageLocation, find_images
+from pamcli.flickr1024.pairs import ImageLocation, find_images
 from pamcli.flickr1024.prepare import check_folder
-from pamcli.flickr1024.rectify_stereogram import rectify_stereogram
+from pamcli.flickr1024.rectify_stereogram import StereogramError, rectify_stereogram
 from pamcli.flickr1024.resumable import LOG, Request, Work, check_space, encode_csv, write_json
-from pamcli.flickr1024.stereogram_views import StereogramError
 from pamcli.imaging.raster import encode_png
 from pamcli.reporting import Progress
 

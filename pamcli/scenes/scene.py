@@ -12,9 +12,8 @@ from torch import Tensor
 
 from pamcli.scenes import appearance, thin_objects
 from pamcli.scenes.hard_cases import NONE, HardCases
-from pamcli.scenes.interiors import make_corridor
+from pamcli.scenes.interiors import make_corridor, make_room
 from pamcli.scenes.render import Decal, Layer, Reflection, Views, render
-from pamcli.scenes.rooms import make_room
 from pamcli.scenes.solids import SHADOW_TEXELS
 from pamcli.scenes.stage import Stage
 from pamcli.scenes.streets import make_street

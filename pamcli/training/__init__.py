@@ -6,8 +6,8 @@
 | the values that define it; named recipes | `recipe`; `recipes`, `recipes.toml` |
 | the initial network | `initialisation` |
 | the loop; one step: loss, optimizer, average | `loop`; `trainer`: `Trainer.take_step`; `muon` |
-| the example at a position | `examples`: `Examples.at`; `scene_cache`, `augmentation` |
-| occluders, synthesized right views, faults of cameras | `occluders`, `view_synthesis`, `camera_faults` |
+| the example at a position | `examples`: `Examples.at`; `augmentation` |
+| occluders, synthesized right views | `view_synthesis` |
 | pseudo-labels for pairs without ground truth | `labels`; within a training run: `unlabelled_pairs` |
 | validation of the averaged weights | `validation` |
 | run folder, log and checkpoints | `journal`, `checkpoints` |

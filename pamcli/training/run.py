@@ -27,18 +27,25 @@ from pamcli.inference.model import TorchModel
 from pamcli.registry.architectures import PAPER
 from pamcli.registry.catalog import locate, sha256
 from pamcli.settings.training import TrainSettings
-from pamcli.training import unlabelled_pairs as own
 from pamcli.training.checkpoints import Checkpoint, list_checkpoints, newest_checkpoint
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, load_batches
 from pamcli.training.initialisation import check_start, compile_blocks, initial_network
 from pamcli.training.journal import Journal, Observer, RunFolder
-from pamcli.training.labels import find_labels
+from pamcli.training.labels import (
+    CLEARLY,
+    REMARK,
+    UnlabelledPairs,
+    describe_split,
+    find_labels,
+    has_labels,
+    match_blocks,
+    split_pairs,
+)
 from pamcli.training.loop import Loop, RunEnd, Stop, agree_on_reason
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import read_made_with, read_recipe, recipe_json
 from pamcli.training.trainer import Trainer, check_batch_norm, loss_function
-from pamcli.training.unlabelled_pairs import UnlabelledPairs
 from pamcli.training.validation import Validator, measure_gain
 
 LABEL_NEWS = 30.0  # time between two lines on the progress of pseudo-labels, s
@@ -191,7 +198,7 @@ def _open_examples(
                 problem = f"the recipe {recipe.name} computes pseudo-labels, which {spec.label} does not need"
                 raise UsageError(problem, "use image pairs, or another recipe")
             share = 0.0 if recipe.validation else recipe.held_out
-            unlabelled.append((spec, *own.split_pairs(source, share, folder.labels / str(number))))
+            unlabelled.append((spec, *split_pairs(source, share, folder.labels / str(number))))
         sources = [(spec, pairs) for spec, pairs, _ in unlabelled]
     elif not recipe.losses.needs_truth:
         sources = [(spec, source.without_truth()) for spec, source in sources]
@@ -300,7 +307,7 @@ def _describe(run: Run, trainer: Trainer) -> list[str]:
         lines.append(f"the run started in {quote(str(precision))}: its results differ from here on")
     if not recipe.validation:
         for _, pairs, held_out in run.unlabelled:
-            lines += own.describe_split(pairs, held_out)
+            lines += describe_split(pairs, held_out)
     if recipe.task == "disparity" and recipe.losses.needs_truth:
         for source in run.examples.sources:
             absent = [line for line in source.absent if line.startswith("no ground truth")]
@@ -325,7 +332,7 @@ def _write_labels(run: Run, trainer: Trainer, stop: Stop, observer: Observer) ->
     missing = [
         (pairs, index, find)
         for _, learned, held_out in run.unlabelled
-        for pairs, find in ((learned, find_by_network), (held_out, own.match_blocks))
+        for pairs, find in ((learned, find_by_network), (held_out, match_blocks))
         if pairs is not None
         for index in pairs.list_unlabelled()
     ]
@@ -347,14 +354,14 @@ def _validate_held_out(run: Run, observer: Observer) -> Validator | None:
     """Return a validator on the held-out pairs that have labels, None if there are none."""
     measurable = []
     for spec, pairs in run.held_out:
-        if own.has_labels(pairs):
+        if has_labels(pairs):
             measurable.append((spec, pairs))
         else:
             observer.inform(f"{spec.label}: block matching finds nothing reliable in held-out pairs")
     if not measurable:
         observer.inform("the new weights cannot be compared with the initial ones")
         return None
-    return Validator(measurable, None, remark=own.REMARK, clearly=own.CLEARLY)
+    return Validator(measurable, None, remark=REMARK, clearly=CLEARLY)
 
 
 def _describe_circumstances(run: Run) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from pamcli.inference.model import TorchModel
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.load import build_network, to_half
 from pamcli.registry.spec import ModelSpec
-from pamcli.training.unlabelled_pairs import UnlabelledPairs
+from pamcli.training.labels import UnlabelledPairs
 
 SAMPLES = 2  # images of each data set to save per validation
 CROP = (160, 240)  # height and width of saved super-resolution crops, at high resolution

@@ -23,7 +23,7 @@ from pam_program import forked, pam, refuse, refuse_all
 
 from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.files.atomic import check_writable, lock_folder, write_atomically
-from pamcli.flickr1024.archives import find_images
+from pamcli.flickr1024.pairs import find_images
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
 from pamcli.imaging.raster import encode_png

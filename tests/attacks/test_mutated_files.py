@@ -30,7 +30,7 @@ from pamcli.data.listing import read_rectified_calibration
 from pamcli.errors import InputError, ModelError, PamError, UsageError
 from pamcli.files.json_files import load_json
 from pamcli.files.pairing import read_pair_list
-from pamcli.flickr1024.archives import find_images
+from pamcli.flickr1024.pairs import find_images
 from pamcli.flickr1024.prepare import Sha256
 from pamcli.flickr1024.resumable import Request
 from pamcli.flickr1024.stereogram_pairs import Reports

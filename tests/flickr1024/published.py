@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pamcli.flickr1024.rectify_stereogram import RectifiedPair
-from pamcli.flickr1024.stereogram_views import StereogramError
+from pamcli.flickr1024.rectify_stereogram import RectifiedPair, StereogramError
 from pamcli.imaging.resize import imresize
 
 LARGE = (285, 123)  # width, height: six patches at x2

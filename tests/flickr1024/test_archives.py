@@ -11,8 +11,8 @@ import pytest
 from published import SMALL, archive, files, png, tree, views
 
 from pamcli.errors import InputError, UsageError
-from pamcli.flickr1024 import archives
-from pamcli.flickr1024.archives import ImageLocation, find_images, list_members
+from pamcli.flickr1024 import pairs
+from pamcli.flickr1024.pairs import ImageLocation, find_images, list_members
 
 PICTURE = png(views(SMALL)[0])
 
@@ -72,7 +72,7 @@ def test_what_unpacks_to_far_more_than_a_image_does_is_refused(tmp_path: Path) -
 def test_a_member_of_a_gigabyte_is_refused_whatever_its_ratio(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "LARGEST_MEMBER", len(PICTURE) - 1)
+    monkeypatch.setattr(pairs, "LARGEST_MEMBER", len(PICTURE) - 1)
     path = archive(tmp_path / "a.zip", {"0001_L.png": PICTURE})
     with pytest.raises(InputError, match=r"unpacks to [0-9,]+ bytes"):
         list_members(path)

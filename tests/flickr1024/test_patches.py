@@ -9,8 +9,7 @@ import pytest
 from published import LARGE, SMALL, authors_patches, png, tree, views
 
 from pamcli.errors import InputError
-from pamcli.flickr1024.archives import ImageLocation
-from pamcli.flickr1024.pairs import Pair
+from pamcli.flickr1024.pairs import ImageLocation, Pair
 from pamcli.flickr1024.stores import compute_crop, cut_patch, list_corners, read_views
 from pamcli.imaging.raster import encode_png
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from layered_scene import side_by_side, texture
 
-from pamcli.flickr1024.stereogram_views import StereogramError, find_views
+from pamcli.flickr1024.rectify_stereogram import StereogramError, find_views
 
 
 def two_textures(height: int = 150, width: int = 200) -> tuple[np.ndarray, np.ndarray]:

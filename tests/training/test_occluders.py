@@ -12,9 +12,9 @@ from example_pairs import CROP, examples, pair, superres
 from pamcli.data.source import Sample
 from pamcli.scenes import appearance
 from pamcli.scenes import occluders as textures
-from pamcli.training import occluders
+from pamcli.training import view_synthesis
 from pamcli.training.augmentation import Augmentation, Example
-from pamcli.training.occluders import Occluder, insert_occluders
+from pamcli.training.view_synthesis import Occluder, insert_occluders
 
 INSERT = Augmentation(occluders=1)
 
@@ -60,7 +60,7 @@ def test_a_thing_is_seen_in_both_views_where_its_disparity_says(across: float, d
 def test_occluded_pixels_keep_their_truth_but_are_not_visible() -> None:
     texture = torch.cat((torch.zeros(3, 40, 24), torch.ones(1, 40, 24)))  # 12 x 20 px, black
     thing = Occluder(texture, 59.5, 9.5, 9, 0, 0)
-    changed, behind = occluders._insert(even(), thing.views(48, 128), even().disparity)
+    changed, behind = view_synthesis._insert(even(), thing.views(48, 128), even().disparity)
     own = np.zeros((48, 128), np.bool_)
     own[10:30, 60:72] = True
     assert (changed.left[own] == 0).all()
@@ -79,7 +79,7 @@ def test_occluded_pixels_keep_their_truth_but_are_not_visible() -> None:
 
 def test_the_truth_of_the_right_view_grows_where_there_is_one() -> None:
     thing = Occluder(torch.ones(4, 40, 24), 59.5, 9.5, 9, 0, 0)
-    changed, _ = occluders._insert(even(both=True), thing.views(48, 128), even().disparity)
+    changed, _ = view_synthesis._insert(even(both=True), thing.views(48, 128), even().disparity)
     there = changed.right_disparity == 9
     assert there.sum() == 20 * 12
     assert there[10:30, 51:63].all()
@@ -93,7 +93,7 @@ def test_things_stand_in_front_of_all_that_they_cover() -> None:
     assert min(nearest) == 20
     grown = [bool((one.disparity > 20.5).any()) for one in found]
     assert sum(grown) > 40
-    assert max(float(one.disparity.max()) for one in found) < 128 * occluders.NEAREST * 1.5
+    assert max(float(one.disparity.max()) for one in found) < 128 * view_synthesis.NEAREST * 1.5
 
 
 def test_an_occluder_must_be_in_front_in_both_views() -> None:
@@ -101,13 +101,13 @@ def test_an_occluder_must_be_in_front_in_both_views() -> None:
     board = wall.copy()
     board[:, 40:60] = 30  # at 10 to 29 of the right view
     there = {
-        left: occluders._is_in_front(
+        left: view_synthesis._is_in_front(
             Occluder(torch.ones(4, 40, 24), left, 10, 12, 0, 0).views(48, 128), board
         )
         for left in (20, 45, 90)
     }
     assert there == {20: False, 45: False, 90: True}
-    assert occluders._is_in_front(Occluder(torch.ones(4, 40, 24), 20, 10, 12, 0, 0).views(48, 128), wall)
+    assert view_synthesis._is_in_front(Occluder(torch.ones(4, 40, 24), 20, 10, 12, 0, 0).views(48, 128), wall)
 
 
 def test_every_thing_can_be_put_before_a_pair() -> None:

@@ -12,9 +12,8 @@ from example_pairs import CROP, NOTHING, Made, Stored, make_examples, pair
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample, Source
 from pamcli.training.augmentation import Augmentation
-from pamcli.training.examples import load_batches
+from pamcli.training.examples import LATE, SceneCache, load_batches
 from pamcli.training.recipe import SceneSettings
-from pamcli.training.scene_cache import LATE, SceneCache
 
 DRAWING = SceneSettings(sizes=((48, 96), (32, 128)), uses=5, pool=6)
 

@@ -9,8 +9,8 @@ import pytest
 from example_pairs import Stored, numbered, pair, unlabelled
 
 from pamcli.errors import InputError
-from pamcli.training import unlabelled_pairs
-from pamcli.training.unlabelled_pairs import describe_split, match_blocks, split_pairs
+from pamcli.training import labels
+from pamcli.training.labels import describe_split, match_blocks, split_pairs
 from pamcli.training.validation import Gain, Validator, measure_gain
 
 
@@ -42,7 +42,7 @@ def test_a_share_of_enough_pairs_is_held_out(
 
 def test_many_pairs_are_thinned_and_held_out_apart(tmp_path: Path) -> None:
     found, kept = split_pairs(Stored(*numbered(250)), 0.2, tmp_path)
-    assert (len(found), len(kept)) == (unlabelled_pairs.MOST_LEARNED, unlabelled_pairs.MOST_HELD_OUT)
+    assert (len(found), len(kept)) == (labels.MOST_LEARNED, labels.MOST_HELD_OUT)
     assert not set(found.names) & set(kept.names)
     assert max(np.diff(found.indices)) <= 11
     assert min(abs(one - other) for one in found.indices for other in kept.indices) == 5, "frames are alike"
@@ -75,7 +75,7 @@ def test_labels_are_written_and_read(tmp_path: Path) -> None:
 def test_block_matching_of_large_images_is_brought_back(monkeypatch: pytest.MonkeyPatch) -> None:
     sample = pair(height=96, width=240)
     whole = match_blocks(sample.left, sample.right)
-    monkeypatch.setattr(unlabelled_pairs, "BLOCK_PIXELS", 48 * 120)
+    monkeypatch.setattr(labels, "BLOCK_PIXELS", 48 * 120)
     found = match_blocks(sample.left, sample.right)
     assert found.shape == whole.shape
     both = np.isfinite(found) & np.isfinite(whole)
@@ -106,7 +106,7 @@ def test_what_was_gained_is_read_from_the_log(figures: dict[int, float], expecte
     lines = [{"step": step, "figure": figure} for step, figure in figures.items()] + [
         {"step": 1, "loss": 3.0}
     ]
-    validator = Validator([], None, clearly=unlabelled_pairs.CLEARLY)
+    validator = Validator([], None, clearly=labels.CLEARLY)
     assert measure_gain(lines, validator) == expected
     if expected is not None:
         best = [
