@@ -88,32 +88,29 @@ def load_other_camera(settings: DepthSettings) -> list[OtherCamera]:
     """
     if settings.align_to is None:
         return []
-    file, numbers = str(settings.align_to), list[int]()
-    while len(numbers) < 2 and (found := re.fullmatch(r"(?:(.+):)?([0-9]{1,3})", file)):
-        file, numbers = found[1] or "", [int(found[2]), *numbers]
+    text = str(settings.align_to)
+    found = re.fullmatch(r"(?:(?!\d+:)(.+?):)?(?:(\d{1,3}):)?(\d{1,3})", text)
+    file, first, number = found.groups() if found else (text, None, None)
     own = settings.calibration_files
     if not (file or own):
-        raise UsageError(
-            f"`align_to` {settings.align_to} requires `calibration`", "or name a file: FILE:NUMBER"
-        )
+        raise UsageError(f"`align_to` {text} requires `calibration`", "or name a file: FILE:NUMBER")
     if not file and settings.baseline is not None:
         message = "cannot use both `baseline` and a camera of the same `calibration`"
         raise UsageError(message, "correct the file: all of its distances have the same unit")
-    files, unit = [file] if file else own, settings.unit
-    metres = 1.0 if unit is None else parse_length(unit, "`unit`")
-    cameras = None
-    if numbers:
-        usual = settings.cameras if not file else None
-        left = numbers[0] if len(numbers) == 2 else (usual or describe_calibration(*files)[0].numbers)[0]
-        if left == numbers[-1]:
-            message = f"`align_to` {settings.align_to} is the left camera, as which the map is given"
+    files, cameras = [file] if file else own, None
+    if number:
+        usual = (None if file else settings.cameras) or describe_calibration(*files)[0].numbers or (0, 1)
+        cameras = int(first or usual[0]), int(number)
+        if cameras[0] == cameras[1]:
+            message = f"`align_to` {text} is the left camera, as which the map is given"
             raise UsageError(message, "name another camera; `cameras` states the left one")
-        cameras = (left, numbers[-1])
+    metres = parse_length(settings.unit or 1.0, "`unit`")
     others = describe_other_camera(*files, cameras=cameras, metres=metres)
     description, interpretation = read_description(settings) if own else (None, Interpretation())
-    if description is None or not description.rotations or others[0].is_rectified:
+    rotations = description.projections[0].rotations if description and description.projections else ()
+    if not rotations or others[0].is_rectified:
         return others
-    return [each.rotate_left(description.rotations[interpretation.swapped]) for each in others]
+    return [each.rotate_left(rotations[interpretation.swapped]) for each in others]
 
 
 def read_stated_calibration(pair: StereoPair, settings: CalibrationFiles) -> Calibration | None:

@@ -62,7 +62,7 @@ def depth_files(settings: DepthSettings) -> Batch:
     image = None if settings.image is None else str(settings.image)
     has_points = (settings.point_cloud, settings.mesh, settings.rerun) != (None, None, None)
     tag = main.folder_tag or "_disparity"
-    find = partial(_find_maps, [*map(str, settings.inputs)], image, has_points)
+    find = partial(_find_maps, [*map(str, settings.inputs)], image, has_points, settings.scale is not None)
     try:
         plan = plan_batch(settings, results, find=find, read=settings.calibration_files, tag=tag)
     except UsageError as error:
@@ -73,7 +73,16 @@ def depth_files(settings: DepthSettings) -> Batch:
     return Batch(plan, _DepthProcessor(settings, plan))
 
 
-def _find_maps(inputs: Sequence[str], image: str | None, has_points: bool) -> Pairing:
+def _holds_8_bits(path: str) -> bool:
+    """Return True if a file is a PNG of 8 bits, as images are, and disparity maps of unknown scale."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        head = file.read(25)
+    return head.startswith(b"\x89PNG") and head[24:] == b"\x08"
+
+
+def _find_maps(inputs: Sequence[str], image: str | None, has_points: bool, is_scaled: bool) -> Pairing:
     """Pair disparity maps with their left images, or None. Raises UsageError, InputError."""
     if "" in inputs:
         raise UsageError("DISPARITY is empty", EMPTY_NAME)
@@ -93,6 +102,8 @@ def _find_maps(inputs: Sequence[str], image: str | None, has_points: bool) -> Pa
         pairing = Pairing(tuple(sorted(names, key=lambda pair: natural_key(str(pair.key)))))
     else:
         photos = [each for each in inputs if Path(each).suffix.lower() in _PHOTOS]
+        if len(inputs) == 2 and not is_scaled:
+            photos += filter(_holds_8_bits, inputs)
         if photos:
             hint = "pam disparity LEFT RIGHT measures in an image pair, with the same options"
             raise UsageError(f"pam depth reads disparity maps, got the image {photos[0]}", hint)

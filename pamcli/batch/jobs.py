@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from pamcli.batch import LOG
 from pamcli.errors import InputError, PamError, UsageError
 from pamcli.files.pairing import STDIN, Pairing, PairPaths, read_pair_list, resolve_packed, resolve_pairs
 from pamcli.files.paths import STDIN_NAME, are_packed, is_recording, join_names, pluralize, quote
-from pamcli.files.suffixes import VIDEO_SUFFIXES, PackedLayout
+from pamcli.files.suffixes import DISPARITY_INPUT_SUFFIXES, IMAGE_SUFFIXES, VIDEO_SUFFIXES, PackedLayout
 from pamcli.settings.shared import Cluster, Pairs
 
 EMPTY_NAME = "check that the shell variable is set"
 PACKED_HINT = "add `packed` lr, rl, tb or bt"
+_MAPS_ONLY = {*DISPARITY_INPUT_SUFFIXES} - {*IMAGE_SUFFIXES}
+_MAP_NAME = re.compile(r"(?:^|[\W_])disp(?:arity)?\d?(?:$|[\W_])", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,12 @@ def find_pairs(settings: Pairs) -> tuple[Pairing | None, PackedLayout | None]:
         raise UsageError("`root` requires `pairs` or `packed`", "drop `root`")
     if "-" in inputs:
         raise UsageError("an image from stdin must hold both views", PACKED_HINT)
+    maps = [each for each in inputs if Path(each).suffix.lower() in _MAPS_ONLY]
+    if maps:
+        hint = "pam depth converts stored disparity maps, and measures in them, with the same options"
+        raise UsageError(f"a left and a right image are required, got the disparity map {maps[0]}", hint)
+    if inputs and all(_MAP_NAME.search(Path(each).stem) for each in inputs):
+        LOG.warning(f"{join_names(inputs)} are named like disparity maps: pam depth converts those")
     if len(inputs) != 2:
         hint = "pass two images, folders or quoted templates; `packed` reads images that hold both views"
         if len(inputs) == 1:

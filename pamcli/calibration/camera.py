@@ -1,14 +1,17 @@
-"""One camera of a pair in OpenCV's terms, and the rectification that a calibration file states."""
+"""Cameras in OpenCV's terms: one camera, and two that are rectified."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from pamcli.calibration.geometry import Floats, Size, scale_point
+from pamcli.calibration.geometry import Calibration, Floats, Size, scale_point
 from pamcli.errors import InputError
+
+CALIBRATE = "calibrate both cameras together, for example with pam calibration make"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,34 +82,55 @@ class Camera:
 
 
 @dataclass(frozen=True, eq=False)
-class StatedRectification:
-    """Rectification of a rig that a file states. Raises InputError for matrices that are not rotations."""
+class Projections:
+    """Cameras of rectified images, K [I | t] (3, 4). Raises InputError for wrong rotations."""
 
-    rotations: tuple[Floats, Floats]  # (3, 3) from left and right camera to rectified coordinates
-    projections: tuple[Floats, Floats]  # (3, 4) from rectified coordinates to rectified px
-    size: Size | None = None  # of the rectified images; None: that of the images
+    p1: Floats
+    p2: Floats
+    size: Size | None = None  # of the rectified images; None: that of the unrectified ones
+    keys: tuple[str, str] = ("P1", "P2")
+    ndisp: float | None = None
+    stated: tuple[float, float] | None = None  # baseline and offset as stated, to the last digit
+    rotations: Sequence[Floats] = ()  # R1, R2 (3, 3) from camera to rectified coordinates, if stated
 
     def __post_init__(self) -> None:
         for rotation in self.rotations:
             check_rotation(rotation, "a rectification matrix (R1, R2)")
 
-    def swap_cameras(self) -> StatedRectification:
-        return replace(self, rotations=self.rotations[::-1], projections=self.projections[::-1])
+    def interpret(self, swapped: bool, scale: float) -> Projections:
+        """Return them in metres, given those of one unit, and in the order of the user."""
+        p1, p2 = (each * [1, 1, 1, scale] for each in (self.p1, self.p2))
+        stated = self.stated and (scale * self.stated[0], self.stated[1])
+        if not swapped:
+            return replace(self, p1=p1, p2=p2, stated=stated)
+        stated = stated and (-stated[0], -stated[1])
+        keys, rotations = (self.keys[1], self.keys[0]), self.rotations[::-1]
+        return replace(self, p1=p2, p2=p1, stated=stated, keys=keys, rotations=rotations)
 
-    def to_metres(self, scale: float) -> StatedRectification:
-        left, right = (each * [1, 1, 1, scale] for each in self.projections)
-        return replace(self, projections=(left, right))
+    def with_baseline(self, metres: float) -> Projections:
+        p2 = self.p2.copy()
+        p2[0, 3] = self.p1[0, 3] - metres * self.p1[0, 0]
+        return replace(self, p2=p2)
 
-    def with_baseline(self, metres: float) -> StatedRectification:
-        left, right = self.projections
-        right = right.copy()
-        right[0, 3] = left[0, 3] - metres * left[0, 0]
-        return replace(self, projections=(left, right))
-
-    def scale_images(self, x: float, y: float) -> StatedRectification:
-        left, right = (scale_matrix(projection, x, y) for projection in self.projections)
+    def scale_images(self, x: float, y: float) -> Projections:
+        p1, p2 = (scale_matrix(each, x, y) for each in (self.p1, self.p2))
         size = None if self.size is None else (round(self.size[0] * x), round(self.size[1] * y))
-        return replace(self, projections=(left, right), size=size)
+        return replace(self, p1=p1, p2=p2, size=size)
+
+    def build_calibration(self) -> Calibration:
+        """Build the calibration of rectified images. Raises InputError."""
+        (p1, p2), keys = (self.p1, self.p2), self.keys
+        fx, fy, f2 = float(p1[0, 0]), float(p1[1, 1]), float(p2[0, 0])
+        if not min(fx, fy, f2) > 0:
+            raise InputError(f"the focal lengths of {keys[0]} and {keys[1]} must be above 0", CALIBRATE)
+        if abs(f2 - fx) > 1e-3 * fx:
+            lengths = f"the same focal length for rectified images, got {fx:g} and {f2:g} px"
+            raise InputError(f"{keys[0]} and {keys[1]} must have {lengths}", CALIBRATE)
+        across, down = (p1[:2, 3] - p2[:2, 3]) / (fx, fy)
+        if abs(down) > abs(across):
+            raise InputError(f"the cameras must be side by side, but {keys[1]} is above or below {keys[0]}")
+        found = replace(Calibration.from_projections(p1, p2, self.size), ndisp=self.ndisp)
+        return replace(found, baseline=self.stated[0], offset=self.stated[1]) if self.stated else found
 
 
 def make_rotation(vector: Floats) -> Floats:

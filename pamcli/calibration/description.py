@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pamcli.calibration.alignment import OtherCamera
-from pamcli.calibration.camera import Camera, StatedRectification, invert_transform, make_transform
+from pamcli.calibration.camera import Camera, Projections, invert_transform, make_transform
 from pamcli.calibration.geometry import Calibration, Floats, Size, check_baseline
 from pamcli.calibration.rig import Rig
 from pamcli.errors import InputError, UsageError
@@ -24,7 +24,6 @@ EXTRINSICS: Mapping[str, str] = {
     "rows": "x2 = x1 R + T (row vectors, MATLAB)",
     "position": "x2 = R (x1 - T) (position of the right camera)",
 }
-CALIBRATE = "calibrate both cameras together, for example with pam calibration make"
 LONGEST_METRES = 1.0  # a longer baseline without a stated unit is probably not in metres
 
 
@@ -54,7 +53,6 @@ class CameraPair:
     cameras: Sequence[Camera]
     transform: Floats  # (4, 4) from first to second camera coordinates, in the file's unit of length
     sizes: Sequence[Size | None] = (None, None)
-    stated: StatedRectification | None = None
 
     def build_rig(self, interpretation: Interpretation, scale: float) -> Rig:
         """Build the rig, given the metres per unit of length. Raises InputError."""
@@ -63,8 +61,6 @@ class CameraPair:
             first, second = (replace(camera, fisheye=True) for camera in (first, second))
         size, other = self.sizes
         rotation, translation = self.transform[:3, :3], scale * self.transform[:3, 3]
-        stated = self.stated if interpretation.extrinsics == "transform" else None
-        stated = stated and stated.to_metres(scale)
         if interpretation.extrinsics == "pose":
             rotation, translation = rotation.T, -rotation.T @ translation
         elif interpretation.extrinsics == "rows":
@@ -72,52 +68,18 @@ class CameraPair:
         elif interpretation.extrinsics == "position":
             translation = -rotation @ translation
         if interpretation.swapped:
-            stated = stated and stated.swap_cameras()
             first, second = second, first
             rotation, translation = rotation.T, -rotation.T @ translation
             size, other = other or size, size
         right_size = other if size and other != size else None
         rotation = np.ascontiguousarray(rotation)
-        return Rig(first, second, rotation, translation, size, stated=stated, right_size=right_size)
+        return Rig(first, second, rotation, translation, size, right_size=right_size)
 
 
 def pair_cameras(placed: Iterable[tuple[Camera, Floats, Size | None]]) -> CameraPair:
     """Build a pair from two cameras, their poses (4, 4) in common coordinates, and their image sizes."""
     cameras, poses, sizes = zip(*placed, strict=True)
     return CameraPair(cameras, invert_transform(poses[1]) @ poses[0], sizes)
-
-
-@dataclass(frozen=True, eq=False)
-class Projections:
-    """Cameras of rectified images, K [I | t] (3, 4), with t in the file's unit of length."""
-
-    p1: Floats
-    p2: Floats
-    size: Size | None = None
-    keys: tuple[str, str] = ("P1", "P2")
-    ndisp: float | None = None
-    stated: tuple[float, float] | None = None  # baseline and offset as stated, to the last digit
-    rotations: Sequence[Floats] = ()  # R1, R2 (3, 3) from camera to rectified coordinates, if stated
-
-    def build_calibration(self, swapped: bool, scale: float) -> Calibration:
-        """Build the calibration of rectified images, given the metres per unit. Raises InputError."""
-        (p1, p2), keys = (each * [1, 1, 1, scale] for each in (self.p1, self.p2)), self.keys
-        if swapped:
-            p1, p2, keys = p2, p1, keys[::-1]
-        fx, fy, f2 = float(p1[0, 0]), float(p1[1, 1]), float(p2[0, 0])
-        if not min(fx, fy, f2) > 0:
-            raise InputError(f"the focal lengths of {keys[0]} and {keys[1]} must be above 0", CALIBRATE)
-        if abs(f2 - fx) > 1e-3 * fx:
-            lengths = f"the same focal length for rectified images, got {fx:g} and {f2:g} px"
-            raise InputError(f"{keys[0]} and {keys[1]} must have {lengths}", CALIBRATE)
-        across, down = (p1[:2, 3] - p2[:2, 3]) / (fx, fy)
-        if abs(down) > abs(across):
-            raise InputError(f"the cameras must be side by side, but {keys[1]} is above or below {keys[0]}")
-        found = replace(Calibration.from_projections(p1, p2, self.size), ndisp=self.ndisp)
-        if self.stated is None:
-            return found
-        sign = -1 if swapped else 1
-        return replace(found, baseline=sign * scale * self.stated[0], offset=sign * self.stated[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,13 +92,7 @@ class CameraDescription:
     metres: float | None = 1.0  # metres per unit of length; None: not stated
     notes: Sequence[str] = ()
     swappable: bool = True
-    numbers: tuple[int, int] = (0, 1)  # of the two cameras, as the user counts them
-
-    @property
-    def rotations(self) -> Sequence[Floats]:
-        """Rotations (3, 3) from both cameras to rectified coordinates, empty if not stated."""
-        stated = self.pairs[0].stated if self.pairs else None
-        return stated.rotations if stated else self.projections[0].rotations if self.projections else ()
+    numbers: tuple[int, int] | None = None  # of the two cameras if the file may hold more of them
 
     @property
     def has_two_sizes(self) -> bool:
@@ -172,11 +128,14 @@ class CameraDescription:
             raise InputError("cannot swap the cameras of this device", "omit `cameras`")
         scale = self.metres or interpretation.unit or 1.0
         rig = rectified = None
+        given = self.projections if interpretation.extrinsics == "transform" else ()
+        projections = [each.interpret(interpretation.swapped, scale) for each in given]
         if self.pairs:
             rigs = [pair.build_rig(interpretation, scale) for pair in self.pairs]
-            rig = replace(rigs[0], others=tuple(rigs[1:]))
-        if self.projections and interpretation.extrinsics == "transform":
-            found = [each.build_calibration(interpretation.swapped, scale) for each in self.projections]
+            stated = projections[0] if projections and projections[0].rotations else None
+            rig = replace(rigs[0], others=tuple(rigs[1:]), stated=stated)
+        if projections:
+            found = [each.build_calibration() for each in projections]
             rectified = replace(found[0], others=tuple(found[1:]))
         elif rig is not None:
             rectified = rig.to_calibration()

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.calibration.camera import StatedRectification, invert_transform, make_rotation, make_transform
+from pamcli.calibration.camera import Projections, invert_transform, make_rotation, make_transform
 from pamcli.calibration.description import (
     CameraDescription,
     CameraPair,
-    Projections,
     describe_rectified,
     pair_cameras,
 )
@@ -26,6 +25,7 @@ from pamcli.calibration.parsing import (
     Section,
     Source,
     is_fisheye,
+    parse_lines,
     prefix_names,
     read_integer,
     read_numbers,
@@ -48,13 +48,9 @@ def read_zed(source: Source) -> CameraDescription | None:
     """
     if "[LEFT_CAM_" not in source.texts[0].upper():
         return None
-    values, section = Section(), ""
-    for line in map(str.strip, source.texts[0].splitlines()):
-        if line.startswith("["):
-            section = line.strip("[]").upper()
-        elif "=" in line and not line.startswith(("#", ";")):
-            name, _, value = line.partition("=")
-            values[f"{section}.{name.strip().lower()}"] = value.strip()
+    sections = parse_lines(source.texts[0]).items()
+    found = [(title, each) for title, each in sections if isinstance(each, dict)]
+    values = Section({f"{title.upper()}.{k.lower()}": v for title, each in found for k, v in each.items()})
     baseline = values.number("STEREO.baseline")
     pairs = []
     for mode, size in ZED_SIZES.items():
@@ -95,13 +91,6 @@ def read_viewer(source: Source) -> CameraDescription:
     return CameraDescription("RealSense", projections=found, metres=1e-3, notes=notes, swappable=False)
 
 
-def refuse_preset(source: Source) -> None:
-    raise InputError(
-        "holds settings of a RealSense (a preset), not a calibration",
-        "save a calibration with RealSense Viewer: More, Calibration Data, Save As",
-    )
-
-
 _SIDE = re.compile(
     "(left|depth|(?:infra(?:red)?|ir|fisheye)[ _]?1)|(right|(?:infra(?:red)?|ir|fisheye)[ _]?2)|(colou?r|rgb)"
 )
@@ -112,25 +101,29 @@ def _find_sides(name: str) -> tuple[int, ...]:
     return tuple((found.lastindex or 1) - 1 for found in _SIDE.finditer(name.lower()))
 
 
-def read_realsense(source: Source) -> CameraDescription:
+def read_realsense(source: Source) -> CameraDescription | None:
     """Read intrinsics and extrinsics of librealsense: the rotation by columns, the translation in metres."""
     below = [(name.replace(".", " "), each) for name, each in walk(source.tree) if isinstance(each, Mapping)]
     sections = [("", source.tree), *((name, Section(each, f"{name}: ")) for name, each in below)]
-    cameras = [(name, each) for name, each in sections if {"fx", "fy", "ppx", "ppy"} <= each.keys()]
-    known = {side: each for name, each in cameras for side in _find_sides(name)[:1]}
+    lenses = [(name, each) for name, each in sections if {"fx", "fy", "ppx", "ppy"} <= each.keys()]
     found = [(name, each) for name, each in sections if {"rotation", "translation"} <= each.keys()]
-    poses = {
-        sides if len(sides := _find_sides(name)) == 2 or len(found) > 1 else (0, 1): make_transform(
-            each.numbers("rotation", 9).reshape(3, 3).T, each.numbers("translation", 3)
-        )
-        for name, each in found
-    }
-    pair = source.pair or (0, 1)
-    if not known.keys() >= {*pair} or (transform := _find_pose(poses, pair)) is None:
-        message = f"holds intrinsics of {len(cameras)} cameras and {len(found)} extrinsics of a RealSense"
+    if not found and any("baseline" in name.lower() for name, _ in walk(source.tree)):
+        return None  # rectified images, described by names
+    cameras = [(side, each) for name, each in lenses for side in _find_sides(name.replace("depth", ""))[:1]]
+    poses = {}
+    for name, each in found:
+        sides = _find_sides(name)
+        sides = sides if len(sides) == 2 or len(found) > 1 else (0, 1)
+        rotation = each.numbers("rotation", 9).reshape(3, 3).T
+        poses[sides] = make_transform(rotation, each.numbers("translation", 3))
+    pair, known = source.pair or (0, 1), dict(cameras)
+    transform = _find_pose(poses, pair)
+    if transform is None or not known.keys() >= {*pair} or len(known) < len(cameras):
+        message = f"holds intrinsics of {len(lenses)} cameras and {len(found)} extrinsics of a RealSense"
         hint = "it needs the intrinsics of infrared1 and infrared2, and the transform from one to the other"
         raise InputError(message, hint)
-    return CameraDescription("RealSense", [_pair_realsense([known[side] for side in pair], transform)])
+    both = [known[side] for side in pair]
+    return CameraDescription("RealSense", [_pair_realsense(both, transform)], numbers=pair)
 
 
 def _find_pose(poses: Mapping[tuple[int, ...], Floats], pair: tuple[int, int]) -> Floats | None:
@@ -177,9 +170,9 @@ def read_listing(source: Source) -> CameraDescription | None:
         elif isinstance(below, dict) and value:
             below[name.strip().lower().replace("distortion", "model")] = value.strip()
     pair = source.pair or (0, 1)
-    both = [sides for sides in cameras.values() if sides.keys() >= {*pair}]
-    if not both and (all_sides := {side: each for sides in cameras.values() for side, each in sides.items()}):
-        both = [all_sides] if all_sides.keys() >= {*pair} else []
+    largest = {side: each for sides in cameras.values() for side, each in sides.items()}
+    both = [sides for sides in (*cameras.values(), largest) if sides.keys() >= {*pair}]
+    both = both[:-1] or both  # the largest resolution of each camera if they share none
     values = {way: read_numbers(text, "Extrinsic", 12) for way, text in poses.items() if {*way} == {*pair}}
     found_poses = {way: make_transform(each[:9].reshape(3, 3), each[9:]) for way, each in values.items()}
     if (transform := _find_pose(found_poses, pair)) is None or not both:
@@ -187,7 +180,7 @@ def read_listing(source: Source) -> CameraDescription | None:
         raise InputError(message, "rs-enumerate-devices -c lists both")
     pairs = [_pair_realsense([sides[side] for side in pair], transform) for sides in both]
     pairs.sort(key=lambda pair: pair.sizes[0] or (0, 0), reverse=True)
-    return CameraDescription("RealSense", pairs)
+    return CameraDescription("RealSense", pairs, numbers=pair)
 
 
 def read_oak(source: Source) -> CameraDescription:
@@ -266,21 +259,20 @@ def read_kitti(source: Source) -> CameraDescription | None:
     keys = (f"P_rect_{left}", f"P_rect_{right}") if raw else (f"P{left}", f"P{right}")
     p1, p2 = (lines.matrix(key, 3, 4) for key in keys)
     size = lines.find_size(f"S_rect_{left}")
-    projections = [Projections(p1, p2, size, keys)]
-    if not raw or not all(f"{name}_{side}" in lines for name in "KRT" for side in sides):
-        return CameraDescription("KITTI", projections=projections, notes=notes, numbers=pair)
-    if any(lines.matrix(f"K_{side}", 3, 3)[0, 1] for side in sides):
+    has_cameras = raw and all(f"{name}_{side}" in lines for name in "KRT" for side in sides)
+    if has_cameras and any(lines.matrix(f"K_{side}", 3, 3)[0, 1] for side in sides):
         notes.append("K has skew, which OpenCV does not support, so only the rectified images are described")
-        return CameraDescription("KITTI", projections=projections, notes=notes, numbers=pair)
-    cameras = [lines.camera(f"K_{side}", f"D_{side}") for side in sides]
-    r1, r2 = (lines.matrix(f"R_{side}", 3, 3) for side in sides)
-    t1, t2 = (lines.numbers(f"T_{side}", 3) for side in sides)
-    rotation, stated = r2 @ r1.T, None
-    if size is not None and all(f"R_rect_{side}" in lines for side in sides):
-        turns = [lines.matrix(f"R_rect_{side}", 3, 3) for side in sides]
-        stated = StatedRectification((turns[0], turns[1]), (p1, p2), size)
-    sizes = [lines.find_size(f"S_{side}") for side in sides]
-    pairs = [CameraPair(cameras, make_transform(rotation, t2 - rotation @ t1), sizes, stated)]
+        has_cameras = False
+    pairs, turns = [], list[Floats]()
+    if has_cameras:
+        cameras = [lines.camera(f"K_{side}", f"D_{side}") for side in sides]
+        r1, r2 = (lines.matrix(f"R_{side}", 3, 3) for side in sides)
+        t1, t2 = (lines.numbers(f"T_{side}", 3) for side in sides)
+        rotation, sizes = r2 @ r1.T, [lines.find_size(f"S_{side}") for side in sides]
+        pairs = [CameraPair(cameras, make_transform(rotation, t2 - rotation @ t1), sizes)]
+        if size is not None and all(f"R_rect_{side}" in lines for side in sides):
+            turns = [lines.matrix(f"R_rect_{side}", 3, 3) for side in sides]
+    projections = [Projections(p1, p2, size, keys, rotations=turns)]
     return CameraDescription("KITTI", pairs, projections, notes=notes, numbers=pair)
 
 
@@ -311,9 +303,3 @@ def read_cvkit(source: Source) -> CameraDescription:
     has_size = "camera.width" in lines or "camera.height" in lines
     size = lines.size("camera.width camera.height") if has_size else None
     return describe_rectified("cvkit", left, baseline, size=size)
-
-
-def read_cityscapes(source: Source) -> CameraDescription:
-    """Read extrinsic.baseline and intrinsic.fx, fy, u0, v0 of rectified images."""
-    left = source.flat.camera(prefix_names("intrinsic.", "fx fy u0 v0")).matrix
-    return describe_rectified("Cityscapes", left, source.flat.number("extrinsic.baseline"))

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.safe_reading import read_bytes
 
 MOST_FILES = 4  # of a .dat set
+MOST_LINES = 200  # that are searched for marks of unsupported files
 MINIMAL = (
     "a minimal file has two lines, cam0=[f 0 cx; 0 f cy; 0 0 1] and baseline=120 (mm), for rectified images, "
     "or K1: [f, 0, cx, 0, f, cy, 0, 0, 1], K2, R and T in YAML: pam guide calibration-files"
@@ -34,56 +35,32 @@ class Format:
     read: Callable[[Source], CameraDescription | None]  # returns None if the files have another format
     pattern: str = ""  # of a key that such files must have, such as Camera.fx, or cam0= in text; "": any
     keys: str = ""  # keys of such a file, for messages about missing ones
-    numbered: bool = False  # True if it can hold more than two cameras, selected by number
+    metres: float | None = None  # metres per unit of length that readers by name cannot know
 
     def try_read(self, source: Source) -> CameraDescription | None:
         if self.pattern and not any(re.fullmatch(self.pattern, key) for key in source.keys):
             return None
-        return self.read(source)
+        found = self.read(source)
+        return replace(found, kind=self.name, metres=self.metres) if found and self.metres else found
 
 
 FORMATS = (
-    Format("COLMAP", slam.read_colmap, numbered=True),
-    Format("KITTI, DrivingStereo", device.read_kitti, keys="P0 P1", numbered=True),
+    Format("COLMAP", slam.read_colmap),
+    Format("KITTI, DrivingStereo", device.read_kitti, keys="P0 P1"),
     Format("ROS ost", opencv.read_ost),
     Format("ZED", device.read_zed),
     Format("Middlebury, ETH3D", device.read_middlebury, "cam0=", "cam0 baseline"),
     Format("cvkit", device.read_cvkit, r"camera\.A=", "camera.A t"),
-    Format("K.txt, two lines of KITTI", opencv.read_plain_numbers, numbered=True),
-    Format("RealSense listing", device.read_listing, numbered=True),
+    Format("K.txt, two lines of KITTI", opencv.read_plain_numbers),
+    Format("RealSense listing", device.read_listing),
     Format(".dat set", opencv.read_dat),
-    Format(
-        "VINS-Fusion",
-        slam.read_vins,
-        "projection_parameters|body_T_cam0|cam0_calib",
-        "body_T_cam0 body_T_cam1 cam0_calib cam1_calib",
-        numbered=True,
-    ),
-    Format(
-        "Kalibr, OpenVINS",
-        slam.read_kalibr,
-        r"cam\d+\.(camera_model|T_\w+|cam_overlaps)",
-        "cam0 cam1",
-        numbered=True,
-    ),
-    Format(
-        "Basalt",
-        slam.read_basalt,
-        r"value0\.T_imu_cam",
-        "value0.T_imu_cam value0.intrinsics",
-        numbered=True,
-    ),
-    Format("OAK (DepthAI)", device.read_oak, "cameraData", "cameraData", numbered=True),
-    Format(
-        "mrcal", slam.read_mrcal, "lensmodel", "lensmodel intrinsics extrinsics imagersize", numbered=True
-    ),
-    Format("EuRoC", slam.read_euroc, "T_BS", "T_BS intrinsics camera_model distortion_model resolution"),
-    Format("ROS topic", opencv.read_topics, keys="K D R P width height distortion_model"),
-    Format(
-        "ROS camera_info",
-        opencv.read_camera_info,
-        keys="camera_matrix projection_matrix rectification_matrix",
-    ),
+    Format("VINS-Fusion", slam.read_vins, "projection_parameters|body_T_cam0|cam0_calib", "body_T_cam0"),
+    Format("Kalibr, OpenVINS", read_named, r"cam\d+\.T_\w*(cn|imu)\w*", "cam0 cam1", 1.0),
+    Format("Basalt", slam.read_basalt, r"value0\.T_imu_cam", "value0.T_imu_cam value0.intrinsics", 1.0),
+    Format("OAK (DepthAI)", device.read_oak, "cameraData", "cameraData"),
+    Format("mrcal", slam.read_mrcal, "lensmodel", "lensmodel intrinsics extrinsics imagersize"),
+    Format("EuRoC", read_named, "T_BS", "T_BS intrinsics camera_model distortion_model resolution", 1.0),
+    Format("ROS camera_info, topic", opencv.read_ros, keys="camera_matrix projection_matrix"),
     Format(
         "ORB-SLAM, stella_vslam",
         slam.read_orb_slam,
@@ -92,17 +69,48 @@ FORMATS = (
     ),
     Format("MATLAB", opencv.read_matlab, keys="CameraParameters1 CameraParameters2"),
     Format("RealSense Viewer", device.read_viewer, r"rectified\.0\.fx", "baseline rectified.0.fx"),
-    Format("RealSense preset", device.refuse_preset, r"(parameters\.)?param-.*"),
-    Format(
-        "RealSense", device.read_realsense, r"(.*\.)?ppx", "fx fy ppx ppy rotation translation", numbered=True
-    ),
-    Format("Cityscapes", device.read_cityscapes, r"extrinsic\.baseline", "extrinsic.baseline intrinsic.fx"),
-    Format("focal length, centre and baseline", read_named, keys="fx fy cx cy baseline", numbered=True),
-    Format("OCamCalib", slam.refuse_ocam),
-    Format("rectification maps", opencv.refuse_maps),
+    Format("RealSense", device.read_realsense, r"(.*\.)?ppx", "fx fy ppx ppy rotation translation"),
+    Format("Cityscapes", read_named, r"extrinsic\.baseline", "extrinsic.baseline intrinsic.fx", 1.0),
+    Format("Argoverse", read_named, "camera_data_", "camera_data_", 1.0),
+    Format("focal length, centre and baseline", read_named, keys="fx fy cx cy baseline"),
     Format("OpenCV", opencv.read_opencv),
 )
 """Formats in the order of the attempts: the first one that reads the files counts."""
+
+_UNSUPPORTED = (  # pattern of a key or a text, what such a file holds, and what to do
+    (
+        r"(?:\w+\.)?param-\S+",
+        "settings of a RealSense (a preset), not a calibration",
+        "save a calibration with RealSense Viewer: More, Calibration Data, Save As",
+    ),
+    (
+        ".*ocam_model.*",
+        "one fisheye camera of OCamCalib, whose lens model OpenCV lacks",
+        "calibrate both cameras with pam calibration make and `fisheye`",
+    ),
+    (
+        r"(?i:(stereo|rect\w*|undist\w*|remap|left|right|l|r)?_?maps?[\dxy_]*(left|right|l|r)?[\dxy_]*)",
+        "OpenCV's rectification maps, but no baseline",
+        "give the calibration that the maps were made from (K1 D1 K2 D2 R T); or rectify with cv2.remap "
+        "and state `focal` and `baseline`",
+    ),
+    (
+        r"\s*camera_model: *'?(omni|eucm|ds)\W*",
+        "cameras with a lens model that OpenCV lacks",
+        "calibrate with pinhole-radtan, or with pinhole-equi for a fisheye",
+    ),
+    (
+        r"(?i:(?:\w+\.)*focal_?(?:length_?)?mm)",
+        "a focal length in mm, but no width of the sensor",
+        "state `focal` in px: mm times image width in px / sensor width in mm",
+    ),
+    ("Camera-system parameters:", "a report of Kalibr", "give its camchain.yaml, which has the same values"),
+    (
+        r"(?i:(?:[\w.]+[._])?h?(?:fov|field_?of_?view)\w*)",
+        "a field of view, but no focal length",
+        "state `focal` (px): half of the image width / tan(half of the horizontal field of view)",
+    ),
+)
 
 
 def read_calibration(
@@ -156,25 +164,19 @@ def describe_calibration(
         for each in FORMATS:
             if (found := each.try_read(source)) is None:
                 continue
-            if not each.numbered and cameras not in (None, (0, 1), (1, 0)):
+            if found.numbers is None and cameras not in (None, (0, 1), (1, 0)):
                 message = "holds two cameras, numbered 0 and 1"
                 raise InputError(message, "omit `cameras`, or swap them with 1:0")
-            return found, Interpretation(not each.numbered and cameras == (1, 0), *how)
+            return found, Interpretation(found.numbers is None and cameras == (1, 0), *how)
         raise _describe_unknown(source)
 
 
 def describe_other_camera(
     *paths: str | Path, cameras: tuple[int, int] | None, metres: float
 ) -> list[OtherCamera]:
-    """Return a camera beside a left one: that of a file with K, R and T, else the second of a pair.
+    """Return a camera for each size of left images: that of a file with K, R and T, else a rig's second one.
 
-    Args:
-        paths: As in `read_calibration`.
-        cameras: Numbers of the left and the other camera.
-        metres: Length of one unit if the files do not state it.
-
-    Returns:
-        The camera for each size of left images, at least one.
+    cameras: Numbers of the left and the other camera. metres: length of one unit if it is not stated.
     """
     with prefix_errors(", ".join(map(str, paths))):
         if cameras is None:
@@ -193,7 +195,17 @@ def _require_size(cameras: list[OtherCamera]) -> list[OtherCamera]:
 
 def _describe_unknown(source: Source) -> InputError:
     """Return the error about files that no reader accepts: their keys, the closest format, all formats."""
-    problem = next((problem for _, trees, problem in source.parsed_contents if problem and not trees), "")
+    texts = [line.strip()[:99] for text in source.texts for line in text.splitlines()[:MOST_LINES]]
+    for pattern, content, hint in _UNSUPPORTED:
+        if found := [each for each in (*source.flat, *texts) if re.fullmatch(pattern, each[:99])]:
+            name = f" ({', '.join(found[:2])})" if found[0] in source.flat else ""
+            return InputError(f"holds {content}{name}", hint)
+    # Only a file that looks like YAML is called invalid YAML.
+    named = [
+        each for each in source.contents if each[0].endswith((".yaml", ".yml")) or each[1][:5] == b"%YAML"
+    ]
+    problems = [problem for _, trees, problem in source.parsed_contents if problem and not trees]
+    problem = next((each for each in problems if named or "YAML" not in each), "")
     lines = {} if problem else source.read_lines(":")
     names = dict.fromkeys([*source.tree, *source.read_lines("="), *lines])
     known = {name for name, _ in walk(source.tree)} | names.keys()
@@ -208,8 +220,7 @@ def _describe_unknown(source: Source) -> InputError:
     missing = [key for key in keys if key not in known]
     if len(missing) < len(keys):
         message += f"; {best} is closest, but lacks {', '.join(missing)}"
-    tried = [each.name for each in FORMATS if not each.read.__name__.startswith("refuse")]
-    return InputError(f"{message}. Supported: {', '.join(tried)}", MINIMAL)
+    return InputError(f"{message}. Supported: {', '.join(each.name for each in FORMATS)}", MINIMAL)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import numpy as np
 
 from pamcli.calibration.camera import (
     Camera,
-    StatedRectification,
+    Projections,
     invert_transform,
     make_rotation,
     make_transform,
@@ -22,7 +22,6 @@ from pamcli.calibration.camera import (
 from pamcli.calibration.description import (
     CameraDescription,
     CameraPair,
-    Projections,
     describe_rectified,
     pair_cameras,
 )
@@ -46,9 +45,6 @@ _ALONE = {
 }
 _SIDES = {"0": "0", "1": "1", "2": "2", "left": "1", "l": "1", "right": "2", "r": "2"}
 KNOWN = {name: key for table in (_STEMS, _ALONE) for key, names in table.items() for name in names.split()}
-_MAP = re.compile(
-    r"(stereo|rect\w*|undist\w*|remap|left|right|l|r)?_?maps?[\dxy_]*(left|right|l|r)?[\dxy_]*", re.I
-)
 _KEYS = ("M1", "M2", "D1", "D2", "R", "T", "P1", "P2", "Q")
 _EXTRINSICS = {"R", "T", "RT"}
 _SIZES = (
@@ -120,10 +116,7 @@ def describe_opencv(tree: Section, kind: str = "OpenCV") -> CameraDescription:
             transform = make_transform(rotation, translation)
         else:
             transform = tree.pose(names.get("RT", key["T"]))
-        stated = None
-        if projections and projections[0].rotations:
-            stated = StatedRectification((turns[0], turns[1]), (p1, p2))
-        pairs = [CameraPair(cameras, transform, (size, size), stated)]
+        pairs = [CameraPair(cameras, transform, (size, size))]
     if not (pairs or projections):
         raise InputError("must hold K1 D1 K2 D2 R T, or P1 P2, or Q")
     return CameraDescription(kind, pairs, projections, metres=scale)
@@ -161,25 +154,17 @@ def read_plain_numbers(source: Source) -> CameraDescription | None:
     found = read_numbers(words, "the file") if words else np.zeros(0)
     if len(found) in (9, 10):
         camera = Section({"K": found[:9]}).camera("K").matrix
-        return describe_rectified("K.txt", camera, float(found[9]) if len(found) > 9 else 0.0)
+        baseline = float(found[9]) if len(found) > 9 else 0.0
+        return describe_rectified("K.txt", camera, baseline)
     if len(found) < 24 or len(found) % 12:
         return None
     rows = found.reshape(-1, 3, 4)
-    one, other = source.pair or ((2, 3) if len(rows) == 4 else (0, 1))
+    one, other = pair = source.pair or ((2, 3) if len(rows) == 4 else (0, 1))
     if max(one, other) >= len(rows):
         raise InputError(f"holds {len(rows)} projections", "`cameras` counts them from 0")
     keys = (f"line {one + 1}", f"line {other + 1}")
-    return CameraDescription("KITTI", projections=[Projections(rows[one], rows[other], None, keys)])
-
-
-def refuse_maps(source: Source) -> None:
-    found = [name for name in source.tree if len(name) < 40 and _MAP.fullmatch(name)]
-    if found:
-        raise InputError(
-            f"holds OpenCV's rectification maps ({', '.join(found[:4])}), but no baseline",
-            "give the calibration that the maps were made from (K1 D1 K2 D2 R T); or rectify with cv2.remap "
-            "and state `focal` and `baseline`",
-        )
+    projections = [Projections(rows[one], rows[other], None, keys)]
+    return CameraDescription("KITTI", projections=projections, numbers=pair)
 
 
 TOPIC = {"K": "camera_matrix", "D": "distortion_coefficients", "R": "rectification_matrix"}
@@ -190,8 +175,8 @@ _OST_SECTIONS = {
 }
 
 
-def read_topics(source: Source) -> CameraDescription | None:
-    """Read sensor_msgs/CameraInfo as `rostopic echo` and `ros2 topic echo` print it, K D R P or k d r p."""
+def read_ros(source: Source) -> CameraDescription | None:
+    """Read camera_info files, and CameraInfo as `rostopic echo` (K D R P) and `ros2 topic echo` print it."""
     found: list[dict[str, Any]] = []
     for tree in source.trees:
         for names in (TOPIC, {key.lower(): name for key, name in TOPIC.items()}):
@@ -200,12 +185,11 @@ def read_topics(source: Source) -> CameraDescription | None:
                 message["distortion_model"] = tree["distortion_model"]
                 if message not in found:  # a recorded topic repeats its message
                     found.append(message)
-    return describe_ros(found) if found else None
-
-
-def read_camera_info(source: Source) -> CameraDescription | None:
-    names = {"camera_matrix", "projection_matrix"}
-    is_known = source.trees and all(names <= tree.keys() for tree in source.trees)
+    if found:
+        return describe_ros(found)
+    is_known = source.trees and all(
+        {"camera_matrix", "projection_matrix"} <= each.keys() for each in source.trees
+    )
     return describe_ros(source.trees) if is_known else None
 
 
@@ -222,14 +206,14 @@ def describe_ros(trees: Sequence[Mapping[str, Any]], kind: str = "ROS camera_inf
         rotations.append(tree.matrix("rectification_matrix", 3, 3))
         projections.append(tree.matrix("projection_matrix", 3, 4))
     p1, p2 = projections
-    rectified = Projections(p1, p2, sizes[0], ("the left projection_matrix", "the right projection_matrix"))
+    keys = "the left projection_matrix", "the right projection_matrix"
     across = (p1[0, 3] - p2[0, 3]) / p1[0, 0] if p1[0, 0] > 0 else 0.0
     if across == 0:  # no baseline: only the geometry of the rectified images is known
-        return CameraDescription(kind, projections=[rectified])
-    stated = StatedRectification((rotations[0], rotations[1]), (p1, p2))
+        return CameraDescription(kind, projections=[Projections(p1, p2, sizes[0], keys)])
     back = rotations[1].T
     transform = make_transform(back @ rotations[0], back @ np.array([-across, 0, 0]))
-    return CameraDescription(kind, [CameraPair(cameras, transform, sizes, stated)], [rectified])
+    rectified = Projections(p1, p2, sizes[0], keys, rotations=rotations)
+    return CameraDescription(kind, [CameraPair(cameras, transform, sizes)], [rectified])
 
 
 def read_ost(source: Source) -> CameraDescription | None:

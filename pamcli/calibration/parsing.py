@@ -171,6 +171,23 @@ def _parse_json_or_yaml(text: str) -> Any:
             raise error from None
 
 
+def parse_lines(text: str) -> dict[str, Any]:
+    """Return the values of lines "name = value" below lines "[section]", if there are such."""
+    found: dict[str, Any] = {}
+    section, lines = found, [line.strip() for line in text.splitlines()]
+    if len(lines) == 2 and all(line.count(",") > 2 for line in lines):  # a table of one row
+        return dict(zip(*([part.strip() for part in line.split(",")] for line in lines), strict=False))
+    if len(lines) == 1 and text.count("=") > 2:
+        lines = re.split(r"[\s,;]+(?=[A-Za-z]\w*\s*=)", lines[0])
+    for line in lines:
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if heading := re.fullmatch(r"\[(\w[\w .-]*)\]", line):
+            section = found.setdefault(heading[1], {})
+        elif equals and re.fullmatch(r"[A-Za-z][\w.]*", name):
+            section[name] = value
+    return found
+
+
 def read_numbers(value: Any, key: str, *counts: int) -> Floats:
     """Return all numbers of a value, in order; `counts` are allowed. Raises InputError naming the key."""
     found: list[float] = []

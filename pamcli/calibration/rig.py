@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from pamcli.calibration.camera import Camera, StatedRectification, check_rotation, scale_matrix
+from pamcli.calibration.camera import Camera, Projections, check_rotation, scale_matrix
 from pamcli.calibration.geometry import (
     SWAP_CAMERAS,
     Calibration,
@@ -39,7 +39,7 @@ class Rig:
     translation: Floats  # (3,), metres
     size: Size | None = None  # of the images; None: unknown
     others: tuple[Rig, ...] = ()  # rigs for other image sizes that are crops of the sensor, not scaled
-    stated: StatedRectification | None = None  # rectification that the file states
+    stated: Projections | None = None  # rectification that the file states
     right_size: Size | None = None  # of the right images; None: that of the left ones
 
     def __post_init__(self) -> None:
@@ -182,7 +182,7 @@ class Rig:
         if max(*self.size, *size) > LARGEST_SIDE:
             raise InputError(f"cannot rectify images with a side above {LARGEST_SIDE} px")
         if stated is not None:
-            turns, (p1, p2) = stated.rotations, stated.projections
+            turns, p1, p2 = (stated.rotations[0], stated.rotations[1]), stated.p1, stated.p2
         else:
             try:
                 r1, r2, p1, p2 = self._rectify(alpha or 0.0, size)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from pamcli.calibration.camera import Camera, invert_transform, make_rotation, make_transform, pinhole_matrix
-from pamcli.calibration.description import CameraDescription, CameraPair, describe_rectified, pair_cameras
+from pamcli.calibration.description import CameraDescription, describe_rectified, pair_cameras
 from pamcli.calibration.geometry import Floats, Size
+from pamcli.calibration.named_values import read_named
 from pamcli.calibration.opencv_files import TOPIC, describe_ros
 from pamcli.calibration.parsing import (
     KB4,
@@ -29,60 +30,7 @@ from pamcli.calibration.parsing import (
     unsupported_lens,
 )
 from pamcli.errors import InputError
-from pamcli.files.paths import pluralize
 from pamcli.files.safe_reading import read_bytes
-
-
-def read_kalibr(source: Source) -> CameraDescription:
-    """Read camchain.yaml of Kalibr, and OpenVINS' kalibr_imucam_chain.yaml."""
-    pair = source.pair or (0, 1)
-    parts = [source.tree.section(f"cam{index}") for index in pair]
-    cameras, sizes = zip(*(_read_kalibr_camera(each, "distortion_coeffs") for each in parts), strict=True)
-    steps = [source.tree.section(f"cam{index}") for index in range(min(pair) + 1, max(pair) + 1)]
-    if all("T_cn_cnm1" in each for each in steps):
-        transform: Floats = np.eye(4)
-        for each in steps:
-            transform = each.pose("T_cn_cnm1") @ transform
-        transform = invert_transform(transform) if pair[0] > pair[1] else transform
-        return CameraDescription("Kalibr camchain", [CameraPair(cameras, transform, sizes)])
-    for key, kind in (("T_imu_cam", "OpenVINS"), ("T_cam_imu", "Kalibr camchain")):
-        if all(key in each for each in parts):
-            poses = [each.pose(key) for each in parts]
-            poses = [*map(invert_transform, poses)] if key == "T_cam_imu" else poses
-            return CameraDescription(kind, [pair_cameras(zip(cameras, poses, sizes, strict=True))])
-    message = f"must hold T_cn_cnm1 of cam{max(pair)}, or T_imu_cam or T_cam_imu of both cameras"
-    raise InputError(message, "use a file for which both cameras were calibrated together")
-
-
-def refuse_ocam(source: Source) -> None:
-    if any("ocam_model" in text for text in source.texts):
-        message = "holds one fisheye camera of OCamCalib, whose lens model OpenCV lacks"
-        raise InputError(message, "calibrate both cameras with pam calibration make and `fisheye`")
-
-
-def read_euroc(source: Source) -> CameraDescription:
-    """Read sensor.yaml of both cameras: T_BS leads from camera to body coordinates."""
-    if len(source.trees) != 2:
-        hint = "give two files: cam0/sensor.yaml and cam1/sensor.yaml, the left one first"
-        raise InputError(f"holds {pluralize(len(source.trees), 'camera')}, a pair needs 2", hint)
-    placed = []
-    for tree in source.trees:
-        camera, size = _read_kalibr_camera(tree, "distortion_coefficients")
-        placed.append((camera, tree.pose("T_BS"), size))
-    return CameraDescription("EuRoC", [pair_cameras(placed)])
-
-
-def _read_kalibr_camera(tree: Section, coefficients: str) -> tuple[Camera, Size]:
-    if (model := str(tree.get("camera_model"))) != "pinhole":
-        hint = "calibrate with pinhole-radtan, or with pinhole-equi for a fisheye"
-        raise unsupported_lens(f"{tree.prefix}camera_model", model, hint)
-    model = str(tree.get("distortion_model"))
-    fisheye = is_fisheye(model, f"{tree.prefix}distortion_model")
-    if model == "none":
-        coefficients = ""
-    else:
-        tree.numbers(coefficients)  # must not be missing
-    return tree.camera("intrinsics", coefficients, fisheye), tree.size("resolution")
 
 
 def read_orb_slam(source: Source) -> CameraDescription:
@@ -142,7 +90,8 @@ def read_vins(source: Source) -> CameraDescription:
     given = {PurePosixPath(name).name: trees[0] for (name, _), (_, trees, _) in files if trees}
     others = [tree for tree in given.values() if tree is not main]
     placed = []
-    for place, index in enumerate(source.pair or (0, 1)):
+    pair = source.pair or (0, 1)
+    for place, index in enumerate(pair):
         name = PurePosixPath(str(main.get(f"cam{index}_calib"))).name
         found = given.get(name) or (others[min(place, len(others) - 1)] if others else None)
         beside = Path(source.contents[0][0]).parent / name
@@ -152,7 +101,7 @@ def read_vins(source: Source) -> CameraDescription:
             raise InputError(f"cam{index}_calib is {name[:60]}, which does not exist", "give that file, too")
         camera, size = _read_vins_camera(Section(found, f"{name[:60]}: "))
         placed.append((camera, main.pose(f"body_T_cam{index}"), size))
-    return CameraDescription("VINS-Fusion", [pair_cameras(placed)])
+    return CameraDescription("VINS-Fusion", [pair_cameras(placed)], numbers=pair)
 
 
 _VINS = {"PINHOLE": (PINHOLE, RADTAN), "KANNALA_BRANDT": ("mu mv u0 v0", "k2 k3 k4 k5")}
@@ -169,32 +118,18 @@ def _read_vins_camera(tree: Section) -> tuple[Camera, Size]:
     return both.camera(*_VINS[model], model == "KANNALA_BRANDT"), size
 
 
-_BASALT = {
-    **{"pinhole": "", "kb4": KB4},
-    **{"pinhole-radtan4": RADTAN, "pinhole-radtan5": f"{RADTAN} k3", "pinhole-radtan8": RATIONAL},
-}
-
-
-def read_basalt(source: Source) -> CameraDescription:
-    """Read value0.T_imu_cam, poses of the cameras, with value0.intrinsics and value0.resolution."""
+def read_basalt(source: Source) -> CameraDescription | None:
+    """Read value0, whose lists T_imu_cam, intrinsics and resolution have an entry for each camera."""
     tree = source.tree.section("value0")
     lists: list[Any] = [tree.get(key) for key in ("T_imu_cam", "intrinsics")]
     if not all(isinstance(each, list) and all(isinstance(one, Mapping) for one in each) for each in lists):
         raise InputError("value0 must hold lists T_imu_cam and intrinsics")
-    poses, lenses = lists
-    sizes: Any = tree.get("resolution")
-    sizes = sizes if isinstance(sizes, list) else []
-    placed = []
-    for index in source.select_pair(min(len(poses), len(lenses))):
-        lens, pose, model = lenses[index], poses[index], str(lenses[index].get("camera_type"))
-        if model not in _BASALT:
-            hint = "calibrate with --cam-types kb4 or pinhole-radtan8"
-            raise unsupported_lens(f"intrinsics[{index}]: camera_type", model, hint)
-        camera = Section(lens).section("intrinsics").camera(PINHOLE, _BASALT[model], model == "kb4")
-        turn, place = ([pose.get(name) for name in names.split()] for names in ("qw qx qy qz", "px py pz"))
-        size = read_size(sizes[index], "resolution") if index < len(sizes) else None
-        placed.append((camera, read_quaternion_pose(turn, place, f"T_imu_cam[{index}]"), size))
-    return CameraDescription("Basalt", [pair_cameras(placed)])
+    sizes = tree.get("resolution")
+    cameras = [
+        {"T_imu_cam": pose, **lens, "resolution": size}
+        for pose, lens, size in zip(*lists, sizes if isinstance(sizes, list) else [None] * 99, strict=False)
+    ]
+    return read_named(source, [Section({"cameras": cameras})])
 
 
 _MRCAL = {"PINHOLE": 0, "OPENCV4": 4, "OPENCV5": 5, "OPENCV8": 8, "OPENCV12": 12}
@@ -203,7 +138,8 @@ _MRCAL = {"PINHOLE": 0, "OPENCV4": 4, "OPENCV5": 5, "OPENCV8": 8, "OPENCV12": 12
 def read_mrcal(source: Source) -> CameraDescription:
     """Read .cameramodel files, whose extrinsics lead from reference to camera coordinates."""
     placed = []
-    for tree in (source.trees[index] for index in source.select_pair(len(source.trees))):
+    pair = source.select_pair(len(source.trees))
+    for tree in (source.trees[index] for index in pair):
         model = str(tree.get("lensmodel")).removeprefix("LENSMODEL_")
         if model not in _MRCAL:
             hint = "mrcal-convert-lensmodel LENSMODEL_OPENCV8 converts it"
@@ -213,7 +149,7 @@ def read_mrcal(source: Source) -> CameraDescription:
         pose = tree.numbers("extrinsics" if "extrinsics" in tree else "rt_cam_ref", 6)
         from_reference = make_transform(make_rotation(pose[:3]), pose[3:])
         placed.append((camera, invert_transform(from_reference), tree.size("imagersize")))
-    return CameraDescription("mrcal", [pair_cameras(placed)])
+    return CameraDescription("mrcal", [pair_cameras(placed)], numbers=pair)
 
 
 _MODELS = {  # parameters in COLMAP's order, with OpenCV's names; f: one focal length for both axes
@@ -272,7 +208,7 @@ def read_colmap(source: Source) -> CameraDescription | None:
         camera, size = (lens, None) if lens is not None else known[number or 0]
         placed.append((camera, invert_transform(from_rig), size))
     notes = [f"cameras {pair[0]} and {pair[1]} of {len(sensors)} are used"] if len(sensors) > 2 else []
-    return CameraDescription("COLMAP", [pair_cameras(placed)], metres=None, notes=notes)
+    return CameraDescription("COLMAP", [pair_cameras(placed)], metres=None, notes=notes, numbers=pair)
 
 
 def _read_rows(source: Source) -> list[str]:

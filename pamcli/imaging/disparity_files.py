@@ -311,9 +311,8 @@ def _read_table(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarr
     try:
         numbers: np.ndarray = np.loadtxt(lines, np.float64, delimiter=mark, ndmin=2)
     except (ValueError, UnicodeError) as error:
-        raise InputError(
-            f"{name} is not a table of numbers: {' '.join(str(error).split())[:120]}", hint
-        ) from None
+        reason = " ".join(str(error).partition(";")[0].split())[:120]
+        raise InputError(f"{name} is not a table of numbers: {reason}", hint) from None
     if min(numbers.shape) < 2:
         raise InputError(f"{name} holds {numbers.size} numbers in a single row or column", hint)
     raster.check_size(numbers.shape[1], numbers.shape[0], name, max_pixels)

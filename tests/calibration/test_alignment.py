@@ -159,7 +159,7 @@ def test_points_are_those_of_the_other_camera(here: Path) -> None:
         ("sizeless.json", {}, "states no image size"),
         ("lost.json", {}, "lost.json holds one camera, but not its position beside the left camera"),
         ("0", {}, "is the left camera"),
-        ("7", {}, "cam7 is missing"),
+        ("7", {}, "holds 3 cameras, a pair needs 2"),
         ("none.json", {}, "none.json: there is no such file"),
         ("2", {"baseline": "1m"}, "cannot use both `baseline` and a camera of the same `calibration`"),
         ("2", {"calibration": (), "focal": 100, "baseline": 1}, "`align_to` 2 requires `calibration`"),

@@ -35,6 +35,20 @@ ONE_CAMERA: dict[str, Any] = {  # of rectified images: one focal length, one cen
     "nerfstudio": {"fl_x": 500, "fl_y": 500, "cx": 320, "cy": 240, "baselineInMeters": 0.12},
     "apart": {"camera": {"focal_length_px": 500, "center": [320, 240]}, "stereo": {"baseline_m": 0.12}},
     "yaml": "fx: 500\nfy: 500\ncx: 320\ncy: 240\nbaseline: 0.12\n",
+    "a line": "fx=500.0 fy=500.0 cx=320.0 cy=240.0 baseline=0.12\n",
+    "a table": "fx,fy,cx,cy,baseline\n500,500,320,240,0.12\n",
+    "bf": {**FOUR, "bf": 60},
+    "sensor": {"focal_length_mm": 4, "sensor_width_mm": 5.12, "image_width": 640}
+    | {"cx": 320, "cy": 240, "baseline": 0.12},
+    "RealSense": {
+        side: {"intrinsics": {"ppx": 320, "ppy": 240, "fx": 500, "fy": 500, "coeffs": [0] * 5}}
+        for side in ("left", "right")
+    }
+    | {"baseline": 0.12},
+    "Cityscapes": {
+        "extrinsic": {"baseline": 0.12, "pitch": 0.04, "x": 1.7},
+        "intrinsic": {"fx": 500, "fy": 500, "u0": 320, "v0": 240},
+    },
     "lines": "fx = 500\nfy = 500\ncx = 320\ncy = 240\nbaseline = 0.12\n",
     "both": {"left": FOUR, "right": FOUR, "baseline": 0.12},
     "by side": {f"{side}_{name}": value for side in ("left", "right") for name, value in FOUR.items()}
@@ -77,6 +91,33 @@ TWO_CAMERAS: dict[str, Any] = {
         {"left": lens(K), "right": lens(K2), "R": EYE, "T": [[-120], [0], [0]], "unit": "mm"},
     ],
 }
+INVERSE = [[1, 0, 0, 0.12], [0, 1, 0, 0], [0, 0, 1, 0]]
+
+
+def argoverse(name: str, x: float, y: float) -> dict[str, Any]:
+    """A camera y metres left of the middle of the car, looking ahead."""
+    pose = {"rotation": {"coefficients": [0.5, -0.5, 0.5, -0.5]}, "translation": [1.6, y, 1.3]}
+    values = {"focal_length_x_px_": 500, "focal_length_y_px_": 500, "focal_center_x_px_": x}
+    values |= {"focal_center_y_px_": 240, "distortion_coefficients_": D, "vehicle_SE3_camera_": pose}
+    return {"key": f"image_raw_{name}", "value": values}
+
+
+FRONT = (
+    {"name": "front_right", **lens(K2), "T_world_cam": INVERSE},
+    {"name": "front_left", **lens(K), "T_wc": LEFT_RT},
+)
+TEXTS = {"K_left": K, "K_right": K2, "D_left": D, "D_right": D, "R": EYE, "T": T}
+STEREO = argoverse("stereo_front_left", 320, 0.2), argoverse("stereo_front_right", 325, 0.08)
+TWO_CAMERAS |= {
+    "strings": [{name: str(value) for name, value in TEXTS.items()}],
+    "T_world_cam among three": [{"cameras": [{"name": "rear", **lens(K), "T_world_cam": RT}, *FRONT]}],
+    "T_cam_world": [{"cam0": {**lens(K), "T_cam_world": LEFT_RT}, "cam1": {**lens(K2), "T_cam_world": RT}}],
+    "T_cam1_cam0": [{"cam0": lens(K), "cam1": lens(K2), "T_cam1_cam0": RT}],
+    "right_to_left": [{"left": lens(K), "right": lens(K2), "right_to_left": INVERSE}],
+    "Argoverse": [
+        {"camera_data_": [argoverse("ring_front_left", 9, 0), *STEREO, argoverse("side_right", 9, 1)]}
+    ],
+}
 OKVIS = """cameras:
      - {{T_SC:
         [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1],
@@ -99,8 +140,15 @@ def test_two_cameras(name: str, read: Read) -> None:
     np.testing.assert_allclose(rig.translation, T, atol=1e-12)
     np.testing.assert_allclose(rig.rotation, EYE, atol=1e-12)
     assert (rig.left.matrix[0, 2], rig.right.matrix[0, 2], rig.left.distortion[0]) == (320, 325, 0.1)
+    swapped = {"right first": (0, 1), "T_world_cam among three": (1, 2), "Argoverse": (2, 1)}
     with pytest.raises(InputError, match="left of the left camera"):
-        read(*texts, cameras=(0, 1) if name == "right first" else (1, 0))
+        read(*texts, cameras=swapped.get(name, (1, 0)))
+
+
+def test_the_lens_model_may_stand_beside_that_of_the_camera(read: Read) -> None:
+    fisheye = {"camera_model": "pinhole", "distortion_model": "equidistant"}
+    text = json.dumps({"left": lens(K, **fisheye), "right": lens(K2, **fisheye), "R": EYE, "T": T})
+    assert read(text).rig.right.fisheye
 
 
 def test_the_size_stands_in_either_order(read: Read) -> None:
@@ -127,6 +175,23 @@ def test_the_size_stands_in_either_order(read: Read) -> None:
             "not a lens model",
         ),
         ([{"a": FOUR, "b": FOUR, "R": EYE, "T": [1, 2]}], "R and T between them are missing"),
+        (
+            [
+                {
+                    "cameras": {"a": lens(K), "b": lens(K)},
+                    "poses": {"a": {"R": EYE, "T": [0, 0, 0]}, "b_to_a": {"R": EYE, "T": T}},
+                }
+            ],
+            "states T more than once",
+        ),
+        (
+            [{**FOUR, "cx": -12, "cy": 0.6, "width": 640, "height": 480, "baseline": 1}],
+            "in a corner of the image",
+        ),
+        (
+            [{"focal_mm": 4, "cx": 320, "cy": 240, "baseline": 1}],
+            "no width of the sensor (focal_mm)",
+        ),
     ],
 )
 def test_what_is_ambiguous_is_refused(given: list[Any], said: str, read: Read) -> None:

@@ -46,9 +46,9 @@ EXACT: dict[str, tuple[str, tuple[str | bytes, ...]]] = {
     "ros topics in one file": ("ROS camera_info", ("".join(programs.topics(False)),)),
     "ost.txt": ("ROS ost", (programs.ost("left", "right"),)),
     "two ost.ini": ("ROS ost", (programs.ost("left"), programs.ost("right"))),
-    "kalibr": ("Kalibr camchain", (files.kalibr(),)),
-    "kalibr with an inertial sensor": ("Kalibr camchain", (programs.chain("T_cam_imu"),)),
-    "openvins": ("OpenVINS", (programs.chain(),)),
+    "kalibr": ("Kalibr, OpenVINS", (files.kalibr(),)),
+    "kalibr with an inertial sensor": ("Kalibr, OpenVINS", (programs.chain("T_cam_imu"),)),
+    "openvins": ("Kalibr, OpenVINS", (programs.chain(),)),
     "euroc": ("EuRoC", (programs.euroc(True), programs.euroc(False))),
     "orb-slam2": ("ORB-SLAM", (programs.orb_slam2(),)),
     "orb-slam3": ("ORB-SLAM", (programs.orb_slam3(),)),
@@ -208,7 +208,7 @@ def test_files_that_state_a_rectification(texts: tuple[str, ...], read: Read) ->
     check_rectified(stored.rectified, None if files.INTRINSICS in texts else files.SIZE)
     stated = stored.rig.stated
     np.testing.assert_allclose(stated.rotations, (files.R1, files.R2), atol=1e-9)
-    np.testing.assert_allclose(stated.projections, (files.P1, files.P2), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose((stated.p1, stated.p2), (files.P1, files.P2), rtol=1e-9, atol=1e-12)
 
 
 def test_kalibr_with_the_right_camera_first(read: Read) -> None:

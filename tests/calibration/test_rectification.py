@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from simulated_rigs import make_texture, photograph
 
-from pamcli.calibration.camera import Camera, StatedRectification
+from pamcli.calibration.camera import Camera, Projections
 from pamcli.calibration.feature_rectification import estimate_rectification
 from pamcli.calibration.rig import Rectification, Rig
 from pamcli.errors import InputError
@@ -89,7 +89,7 @@ def stated() -> Rig:
     p1 = np.array([[410.0, 0, 300, 0], [0, 410, 230, 0], [0, 0, 1, 0]])
     p2 = p1.copy()
     p2[0, 2:] = 306, -410 * files.BASELINE
-    return replace(rig(), stated=StatedRectification((files.R1, files.R2), (p1, p2), (600, 450)))
+    return replace(rig(), stated=Projections(p1, p2, (600, 450), rotations=(files.R1, files.R2)))
 
 
 def test_images_are_rectified_as_their_file_says() -> None:

@@ -19,6 +19,7 @@ import numpy as np
 import program_files as programs
 import pytest
 from mat_writer import mat
+from test_named_values import TWO_CAMERAS
 from test_program_files import ALL, Read
 
 from pamcli.calibration.files import FORMATS, read_calibration
@@ -55,18 +56,18 @@ def opencv(**values: object) -> tuple[str]:
 
 
 REFUSED: list[tuple[tuple[str | bytes, ...], str]] = [
-    ((programs.euroc(True),), "holds 1 camera, a pair needs 2 (give two files: cam0/sensor.yaml"),
+    ((programs.euroc(True),), "holds one camera, a pair needs 2 (give the other camera, too"),
     (
         tuple(re.sub(r"data: \[[^]]*\]", MIRROR, text) for text in both(programs.euroc)),
         "T_BS (its first three columns) must be a rotation",
     ),
-    ((files.opencv(**MAPS),), "rectification maps (stereoMapL_x, stereoMapL_y"),
+    ((files.opencv(**MAPS),), "rectification maps, but no baseline (stereoMapL_x, stereoMapL_y"),
     (both(programs.mrcal, SPLINES), "mrcal-convert-lensmodel LENSMODEL_OPENCV8 converts it"),
     ((programs.mrcal(True),), "holds 1 camera, a pair needs 2"),
     ((programs.topics(True)[0],), "a pair needs 2 (give two files: of the left camera"),
     ((programs.listing().partition("Extrinsic")[0],), "rs-enumerate-devices -c"),
     (programs.dat("k0", "k1"), "holds 2 intrinsics and 0 poses"),
-    ((programs.basalt(False),), "calibrate with --cam-types kb4 or pinhole-radtan8"),
+    ((programs.basalt(False),), "'ds' is not a lens model of OpenCV"),
     ((programs.vins()[1],), "give the file with body_T_cam0, too"),
     (
         (programs.oak().replace('"rightCameraSocket": 2', '"rightCameraSocket": 5'),),
@@ -91,10 +92,12 @@ REFUSED: list[tuple[tuple[str | bytes, ...], str]] = [
         (programs.chain().replace("radtan", "fov"),),
         "'fov' is not a lens model of OpenCV (calibrate with a pinhole",
     ),
-    ((programs.chain().replace("T_imu_cam", "T_imu"),), "must hold T_cn_cnm1 of cam1"),
+    ((programs.chain().replace("T_imu_cam", "T_imu"),), "R and T between them are missing"),
     (("Camera.fx: 500\nCamera.fy: 500\nCamera.cx: 320\nCamera.cy: 240\n",), "holds one camera"),
+    (("Calibration results\n=====\nCamera-system parameters:\n\tcam0 (/c): \n",), "give its camchain.yaml"),
+    (('{"width": 800, "fov": 90, "baseline": 0.5}',), "a field of view, but no focal length (fov)"),
     ((RGBD,), "holds a depth camera (DepthMapFactor)"),
-    ((programs.REALSENSE_PRESET,), "not a calibration (save a calibration with RealSense Viewer"),
+    ((programs.REALSENSE_PRESET,), "(parameters.param-depthunits) (save a calibration with RealSense Viewer"),
     (('{"fx": 1, "fy": 1, "ppx": 1, "ppy": 1}',), "0 extrinsics of a RealSense"),
     ((mat({"stereoParams": b"stereoParameters"}),), "an object (stereoParameters) that only MATLAB"),
     ((mat({"s": b"vision.internal.Session"}),), "rig = toStruct(stereoParams)"),
@@ -196,7 +199,7 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
 
 def test_every_format_has_an_example() -> None:
     examples = [*ALL.values(), *(contents for contents, _ in REFUSED)]
-    examples += [(programs.zed(),), (programs.REALSENSE_VIEWER,)]
+    examples += [(programs.zed(),), (programs.REALSENSE_VIEWER,), (json.dumps(TWO_CAMERAS["Argoverse"][0]),)]
 
     def find_format(contents: tuple[str | bytes, ...]) -> str | None:
         with suppress(InputError):

@@ -72,7 +72,22 @@ def test_a_pair_is_measured_where_it_is_confident(here: Path) -> None:
         (("maps/near.npy", *CAMERA, "--at", "100,2"), 3, "outside of the 80x60 px image"),
         (("maps/near.npy", *CAMERA, "--boxes", "b.csv"), 3, "there is no such file"),
         (("left.jpg", "right.jpg", *CAMERA, "--at", "1,2"), 2, "pam disparity LEFT RIGHT"),
+        (("left.png", "right.png", *CAMERA, "--at", "1,2"), 2, "pam disparity LEFT RIGHT"),
     ],
 )
 def test_what_is_refused(maps: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+    for side in ("left", "right"):
+        Image.new("RGB", (80, 60)).save(f"{side}.png")
     refuse(pam("depth", *arguments), code, said)
+
+
+def test_disparity_maps_in_place_of_images(maps: Path) -> None:
+    refuse(
+        pam("disparity", "maps/near.npy", *CAMERA, "--at", "1,2"),
+        2,
+        "pam depth converts stored disparity maps",
+    )
+    for side in ("left", "right"):
+        Image.new("L", (80, 60)).save(f"disp_{side}.png")
+    run = pam("disparity", "disp_left.png", "disp_right.png", "-o", "a.pfm", "--weights", "none.safetensors")
+    assert "named like disparity maps: pam depth converts those" in run.stderr

@@ -114,6 +114,21 @@ def test_kalibrs_fisheyes_whichever_camera_it_names_first(here: Path) -> None:
     assert len(set(same)) == 1
 
 
+@pytest.mark.parametrize("factor", [0.5, 2])
+def test_resized_images_whose_calibration_was_not(rig: Path, factor: float) -> None:
+    text = re.sub(r"image_(width|height): .*\n", "", Path("rig.yaml").read_text())
+    Path("sizeless.yaml").write_text(text)
+    for side in ("left", "right"):
+        image = Image.open(f"{side}.png")
+        image.resize([round(factor * each) for each in image.size]).save(f"{side}.png")
+    run = pam("rectify left.png right.png --calibration sizeless.yaml -o out/")
+    found = re.search(
+        r"the principal point .* if it was resized, multiply the calibration by ([\d.]+)", run.stderr
+    )
+    assert found, run.stderr
+    assert float(found[1]) == pytest.approx(factor, rel=0.1)
+
+
 def test_a_batch_is_resumed(rig: Path, taken: Photographs) -> None:
     for name in ("a", "b"):
         taken.write(rig, f"lefts/{name}.jpg", f"rights/{name}.jpg")

@@ -225,7 +225,7 @@ def test_crooked_cameras_are_rectified_by_their_camera_info(tmp_path: Path) -> N
     assert rig is not None
     assert rig.stated is not None
     for camera, turn, projection in zip(
-        (rig.left, rig.right), rig.stated.rotations, rig.stated.projections, strict=True
+        (rig.left, rig.right), rig.stated.rotations, (rig.stated.p1, rig.stated.p2), strict=True
     ):
         infos.append(camera_info((128, 96), camera.matrix, projection, camera.distortion, turn))
     topics = {
