@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import cv2
@@ -92,6 +93,7 @@ def photographs(left: np.ndarray, right: np.ndarray, *, fisheye: bool = False) -
     return Photographs(views[0], views[1], rig, float(p1[0, 0]), float(np.linalg.norm(t)))
 
 
+@cache
 def sample(box: tuple[int, int, int, int] | None = None) -> tuple[np.ndarray, np.ndarray]:
     folder = Path(__file__).parents[1] / "scripts" / "sample"
     left, right = (Image.open(folder / f"{side}.png").convert("RGB").crop(box) for side in ("left", "right"))

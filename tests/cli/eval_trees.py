@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ BOXES = {"000000_10": (300, 200, 396, 264), "000001_10": (100, 100, 228, 180)}
 """Left, top, right, bottom of the crops by the names of their samples; 96 x 64 and 128 x 80 pixels."""
 
 
-def crops() -> list[Sample]:
+@cache
+def crops() -> tuple[Sample, ...]:
     """The samples as they should be read: truth as KITTI stores it, its first columns occluded."""
     found = []
     for index, (name, (x0, y0, x1, y1)) in enumerate(BOXES.items()):
@@ -30,7 +32,7 @@ def crops() -> list[Sample]:
         foreground = np.zeros(truth.shape, bool)
         foreground[20:40, 30:60] = True
         found.append(Sample(name, left, right, stored, None, visible, foreground, None))
-    return found
+    return tuple(found)
 
 
 def kitti2015(folder: Path, split: str = "training") -> None:
