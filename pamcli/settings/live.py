@@ -126,6 +126,7 @@ class LiveSettings(RectifiedCalibration, LensesAndPose, Matching, Compute, NewFi
         for name in ("output", "record", "color_map", "depth", "at", "fps", "steady"):
             self.forbid("doctor", name)
         self.forbid("fps", "match_size")
+        self.forbid("packed", "tolerance", "offset", "clock")
         needed = 1 if self.packed else 2
         if len(self.inputs) != needed:
             expected = "one source with `packed`" if self.packed else "a left and a right source"

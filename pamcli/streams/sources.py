@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pamcli.errors import InputError, import_extra
-from pamcli.files.paths import check_regular, quote
+from pamcli.errors import InputError, UsageError, import_extra
+from pamcli.files.paths import check_regular, join_names, quote
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS
 from pamcli.imaging.videos import convert_frame
 from pamcli.settings.live import LiveSettings
@@ -108,11 +108,12 @@ class Source(threading.Thread):
         """When the last data arrived, s of time.monotonic()."""
 
     def run(self) -> None:
-        wait, failed_at = FIRST_WAIT, 0.0
+        wait, failed_at, address = FIRST_WAIT, 0.0, self.address
+        how = {"format": address.format, "options": address.options, "timeout": (OPENING, STALLED)}
         while not self.stopped.is_set():
             before = self.count
             try:
-                with self._open() as container:
+                with self.library.open(address.file, **how) as container:
                     for frame in self._decode(container):
                         self.pairing.add(self.side, frame)
                         if failed_at:
@@ -123,13 +124,13 @@ class Source(threading.Thread):
                 reason = "it ended"
             except (self.library.FFmpegError, OSError, IndexError, InputError) as error:
                 reason = self._explain(error)
-            if self.address.kind == "video" and self.count:
+            if address.kind == "video" and self.count:
                 if reason != "it ended":
                     LOG.warning(f"{self.label}: cannot be read beyond frame {self.count - 1}: {reason}")
                 break
             if not self.count:
-                hint = self._list_modes() if self.address.kind == "camera" else None
-                self.failure = InputError(f"cannot open {quote(self.address.name)}: {reason}", hint)
+                hint = self._list_modes() if address.kind == "camera" else None
+                self.failure = InputError(f"cannot open {quote(address.name)}: {reason}", hint)
                 break
             if self.stopped.is_set():
                 return
@@ -153,12 +154,6 @@ class Source(threading.Thread):
             return "the connection was lost"
         text = getattr(error, "strerror", None) or getattr(error, "message", None) or str(error)
         return f"{text[:1].lower()}{text[1:]}"
-
-    def _open(self) -> Any:
-        address = self.address
-        return self.library.open(
-            address.file, format=address.format, options=address.options, timeout=(OPENING, STALLED)
-        )
 
     def _decode(self, container: Any) -> Iterator[Frame]:
         """Yield the frames of an open source, at their time for a video in real time."""
@@ -261,20 +256,23 @@ class Capture:
     """The sources of the settings, being read; a context that ends their threads."""
 
     def __init__(self, settings: LiveSettings) -> None:
-        """Start reading. Raises UsageError without PyAV, InputError for an input that is not a video."""
+        """Prepare the sources. Raises UsageError, InputError for an input that is not a video."""
         addresses = [parse_address(str(each), settings) for each in settings.inputs]
-        videos = [each.kind == "video" for each in addresses]
-        if any(videos) and not all(videos):
+        kinds = {each.kind for each in addresses}
+        if "video" in kinds and len(kinds) > 1:
             raise InputError(
                 "a video cannot be paired with a camera or stream", "give two videos, or two live sources"
             )
+        for name in ("realtime", "camera_size", "camera_fps", "camera_format"):
+            kind = "video" if name == "realtime" else "camera"
+            if settings.is_set(name) and kind not in kinds:
+                names = join_names(each.name for each in addresses)
+                raise UsageError(f"`{name}` requires a {kind}, got {names}", f"drop `{name}`")
         tolerance = None if settings.tolerance is None else settings.tolerance / 1000
         self.pairing = FramePairing(
-            len(addresses), tolerance, keeps_all=all(videos) and not settings.realtime
+            len(addresses), tolerance, keeps_all=kinds == {"video"} and not settings.realtime
         )
-        shares_clock = settings.clock == "stamps" or (
-            settings.clock == "auto" and all(each.kind != "stream" for each in addresses)
-        )
+        shares_clock = settings.clock == "stamps" or (settings.clock == "auto" and "stream" not in kinds)
         clock = Clock() if shares_clock else None
         labels = ["left", "right"] if len(addresses) > 1 else ["source"]
         self.sources = [

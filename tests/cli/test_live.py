@@ -162,6 +162,9 @@ def test_bad_input_is_one_line(clips: list[list[np.ndarray]]) -> None:
         2 left.mkv | expected a left and a right source, got 1 | add --packed lr
         2 left.mkv right.mkv --packed lr | expected one source with --packed, got 2
         2 left.mkv --packed auto | a stream states no layout
+        2 left.mkv --packed lr --offset 3 | cannot use both --packed and --offset
+        2 left.mkv right.mkv --camera-fps 9 --no-page | --camera-fps requires a camera, got left.mkv
+        2 http://127.0.0.1:1/ --packed lr --realtime --no-page | --realtime requires a video, got http://127.0.0.1
         2 left.mkv right.mkv --depth | --depth requires --calibration or --focal
         2 left.mkv right.mkv --format png | --format requires --output
         2 left.mkv right.mkv --format raw -o out | --format raw requires that --output is stdout
