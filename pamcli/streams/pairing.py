@@ -102,12 +102,6 @@ class FramePairing:
             self._ended[side] = True
             self._changed.notify_all()
 
-    def clear(self, side: int) -> None:
-        """Discard the frames of a source that was interrupted."""
-        with self._changed:
-            while self.queues[side] and not self.keeps_all:
-                self._discard(side)
-
     def close(self) -> None:
         """Wake all threads that wait; readers add nothing more."""
         with self._changed:

@@ -138,7 +138,6 @@ class Source(threading.Thread):
                 wait = FIRST_WAIT
             self.interruptions += not failed_at
             failed_at = failed_at or time.monotonic()
-            self.pairing.clear(self.side)
             LOG.warning(f"{self.label}: {reason}; next attempt in {wait:g} s")
             self.stopped.wait(wait)
             wait = min(2 * wait, LONGEST_WAIT)
