@@ -13,6 +13,8 @@ from pamcli.streams.sources import Capture
 
 RECENT = 300
 """Results from which rate, latency and skew are computed."""
+LONG = 9.0
+"""Seconds of results from which a drift is computed; jitter hides it in fewer."""
 
 
 class LiveStatistics:
@@ -33,7 +35,7 @@ class LiveStatistics:
         times, latencies, skews = np.array(self._recent).T
         span = float(times[-1] - times[0])
         median, late = (1000 * np.percentile(latencies, (50, 95))).round(1).tolist()
-        drift = 60_000 * float(np.polyfit(times - times[0], skews, 1)[0]) if span > 1 else None
+        drift = 60_000 * float(np.polyfit(times - times[0], skews, 1)[0]) if span > LONG else None
         return {
             "results": self.results,
             "results_per_s": round((len(times) - 1) / span, 2) if span else None,
