@@ -2,6 +2,7 @@
 
 python scripts/benchmark.py                                   # every device, precision and size
 python scripts/benchmark.py --networks pasmnet2 --sizes 1248x384 --threads 1,2 --neighbours 0,2
+python scripts/benchmark.py --networks pasmnet2 --efforts fast,normal,best --sizes 1248x384
 python scripts/benchmark.py --devices cuda --json figures.json
 python scripts/benchmark.py --compare figures.json            # exit code 1 if something got slower
 
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("--sizes", default="", help="WIDTHxHEIGHT, ... [default: by task]")
     parser.add_argument("--devices", default="", help="cpu, cuda, mps [default: all that are there]")
     parser.add_argument("--precisions", default="", help="fp32, bf16, fp16 [default: all of the device]")
+    parser.add_argument("--efforts", default="", help="fast, normal, best [default: at the image size]")
     parser.add_argument(
         "--threads", default="", help="numbers of threads of the CPU [default: 1 and all cores]"
     )
@@ -94,7 +96,8 @@ def compared(before: dict[str, Any], now: dict[str, Any]) -> tuple[list[str], bo
 
 def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
     """Return what identifies a figure."""
-    return tuple(row[name] for name in ("network", "size", "device", "precision", "threads", "neighbours"))
+    names = "network", "size", "device", "precision", "effort", "threads", "neighbours"
+    return tuple(row.get(name) for name in names)
 
 
 def machine() -> str:
@@ -123,16 +126,16 @@ def measured(options: Any, threads: int, neighbours: int) -> Iterator[dict[str, 
         for size in (options.sizes or SIZES[task]).split(","):
             width, height = map(int, size.split("x"))
             pair = sample_pair(width, height)
-            runs: dict[tuple[str, str], Callable[[], Any]] = {
-                ("cpu", "classical"): classical(task, network, pair)
-            }
+            base = "cpu", "classical", ""
+            runs: dict[tuple[str, str, str], Callable[[], Any]] = {base: classical(task, network, pair)}
             for device in options.devices.split(",") if options.devices else devices():
                 for precision in options.precisions.split(",") if options.precisions else precisions(device):
-                    runs[device, precision] = run_of(task, network, device, precision, pair)
+                    for effort in options.efforts.split(","):
+                        call = run_of(task, network, device, precision, effort, pair)
+                        runs[device, precision, effort] = call
             times = alternate(runs, options.repeat, neighbours)
-            base = times["cpu", "classical"]
-            for (device, precision), seconds in times.items():
-                ratios = [each / other for each, other in zip(seconds, base, strict=True)]
+            for (device, precision, effort), seconds in times.items():
+                ratios = [each / other for each, other in zip(seconds, times[base], strict=True)]
                 quarter, _, three_quarters = statistics.quantiles(ratios * 2, n=4, method="inclusive")
                 yield {
                     "network": ("SGBM" if task == "disparity" else "bicubic")
@@ -141,6 +144,7 @@ def measured(options: Any, threads: int, neighbours: int) -> Iterator[dict[str, 
                     "size": size,
                     "device": device,
                     "precision": precision,
+                    "effort": effort,
                     "threads": threads,
                     "neighbours": neighbours,
                     "min ms": round(1000 * min(seconds), 1),
@@ -168,12 +172,13 @@ def precisions(device: str) -> list[str]:
     )
 
 
-def run_of(task: str, network: str, device: str, precision: str, pair: Any) -> Callable[[], Any]:
+def run_of(task: str, network: str, device: str, precision: str, effort: str, pair: Any) -> Callable[[], Any]:
     """Return a call that matches or upscales the pair."""
     from pamcli import StereoMatcher, StereoUpscaler
 
     if task == "disparity":
-        matcher = StereoMatcher.load(network, device=device, precision=precision, match_size=1.0)
+        size: Any = {"effort": effort} if effort else {"match_size": 1.0}
+        matcher = StereoMatcher.load(network, device=device, precision=precision, **size)
         return lambda: matcher(*pair)
     upscaler = StereoUpscaler.load(network, device=device, precision=precision)
     return lambda: upscaler(*pair)
@@ -193,13 +198,13 @@ def classical(task: str, network: str, pair: Any) -> Callable[[], Any]:
 
 
 def alternate(
-    runs: dict[tuple[str, str], Callable[[], Any]], repeat: int, neighbours: int
-) -> dict[tuple[str, str], list[float]]:
+    runs: dict[tuple[str, str, str], Callable[[], Any]], repeat: int, neighbours: int
+) -> dict[tuple[str, str, str], list[float]]:
     """Time all calls in turn, after two each that do not count (a GPU records its graph in the second)."""
     for run in runs.values():
         run()
         run()
-    times: dict[tuple[str, str], list[float]] = {key: [] for key in runs}
+    times: dict[tuple[str, str, str], list[float]] = {key: [] for key in runs}
     with busy(neighbours):
         for _ in range(repeat):
             for key, run in runs.items():

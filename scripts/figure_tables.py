@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from pamcli.registry.resolution import EFFORTS
+
 ROOT = Path(__file__).parents[1]
 FIGURES: dict[str, Any] = tomllib.loads((ROOT / "scripts" / "figures.toml").read_text(encoding="utf-8"))
 DISPARITY, SUPERRES, GPU = FIGURES["disparity"], FIGURES["superres"], FIGURES["gpu"]
@@ -73,9 +75,8 @@ def errors(name: str) -> Rows:
 
 def precisions() -> Rows:
     """Return errors of the default matcher in fp32 and bf16."""
-    for name, suffix in (("fp32", ""), ("bf16", "-bf16")):
-        sets = [DISPARITY["pasmnet2"][f"{key}{suffix}"] for key in ("kitti", "middlebury")]
-        yield name, *(f"{found[figure]:.2f} %" for found in sets for figure in ("d1", "bad-2"))
+    for name, sets in DISPARITY["pasmnet2"]["precisions"].items():
+        yield name, *(f"{found[figure]:.2f} %" for found in sets.values() for figure in ("d1", "bad-2"))
 
 
 def psnr(name: str) -> Rows:
@@ -117,6 +118,13 @@ def describe_task(name: str, figures: dict[str, Any]) -> str:
     return f"{what}, `{network}` version {figures[name]['version']}"
 
 
+def efforts() -> Rows:
+    """Return rule, time and errors of each effort, and those of the classical method."""
+    for name, found in FIGURES["effort"].items():
+        rule, title = (str(EFFORTS[name]), f"`{name}`") if name in EFFORTS else ("", name)
+        yield title, rule, f"{found['ratio']:.1f}", f"{found['d1']:.2f} %", f"{found['bad-2']:.2f} %"
+
+
 def ratios() -> Rows:
     """Return times on the CPU by those of the classical method, if they are those of the shipped weights."""
     for name, found in FIGURES["cpu"].items():
@@ -144,6 +152,11 @@ TABLES: dict[tuple[str, str], list[tuple[str, ...]]] = {
         (f"{GUIDE}networks.md", "network | data | pam | baseline", accuracy(NETWORKS)),
         (f"{GUIDE}networks.md", "network | gain from the second image", second_image()),
         (f"{GUIDE}disparity.md", "network | data | pam | baseline", accuracy(DEFAULTS[:1])),
+        (
+            f"{GUIDE}disparity.md",
+            "`--effort` | before matching | times StereoSGBM | D1, streets | bad-2, rooms",
+            efforts(),
+        ),
         (
             f"{GUIDE}superres.md",
             "network | data | pam | baseline",

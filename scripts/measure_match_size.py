@@ -6,7 +6,7 @@ python scripts/measure_match_size.py --data 'middlebury:middlebury2014?first=5' 
 Without --data, procedural scenes are rendered larger, with fine details of other textures. Every result is
 upsampled to full size. off: share of the pixels with an error above 1/1500 and 1/375 of the image width (4
 and 16 px of 6000). Times are processor times of matching and upsampling. The limits in
-pamcli/inference/images.py were chosen with this script; another network may need others.
+pamcli/registry/resolution.py were chosen with this script; another network may need others.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import os
 import shlex
 import socket
 import sys
+from dataclasses import replace
 from typing import NoReturn
 
 CLIENT, SERVER = "call", "serve"
@@ -121,12 +122,13 @@ def keep_networks() -> None:
     """Load and prepare the networks that commands use by default, and match small images as they are."""
     import torch
 
-    from pamcli.inference import device, images, models
+    from pamcli.inference import device, models
     from pamcli.registry.catalog import DEFAULT_MATCHING, DEFAULT_UPSCALING, locate
+    from pamcli.registry.resolution import EFFORTS
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # forks of a process that has started OpenMP's threads would wait for them
-    images.AUTO_MOST = 1.0
+    EFFORTS["normal"] = replace(EFFORTS["normal"], most=1.0)
     load, precision = models.load_network, device.Compute.choose("cpu", "auto", reduce=True).precision
     kept = {path: load(path) for path in map(locate, (DEFAULT_MATCHING, *DEFAULT_UPSCALING.values()))}
     for network, _ in kept.values():

@@ -14,9 +14,9 @@ from pamcli.inference.images import Pixels, to_network, to_pixels, to_plain
 from pamcli.inference.model import StereoModel
 from pamcli.inference.runners import Runner, Session, open_runner
 from pamcli.inference.tiles import Tile, compute_parts, make_tiles
-from pamcli.registry.architectures import MatchSize
 from pamcli.registry.description import Description, read_description
 from pamcli.registry.families import recognise
+from pamcli.registry.resolution import EFFORTS, MatchSize
 
 GREY = (0.299, 0.587, 0.114)  # luma weights of red, green and blue
 LEANING = 0.75
@@ -83,6 +83,8 @@ class ForeignModel(StereoModel):
             raise UsageError(
                 f"{self.runner.name} has no adjustable maximum disparity", "omit `max_disparity`"
             )
+        if size in EFFORTS:
+            raise UsageError(f"{self.runner.name} has no rule for `effort`", "set `match_size`, or omit both")
         return size
 
     def reduced_size(self, height: int, width: int) -> tuple[int, int]:

@@ -1,11 +1,4 @@
-"""Convert image arrays for networks and back, and choose the matching resolution.
-
-The finest attention of a matcher has a quarter of the image's rows and columns, so structures below four px
-can be lost to the background. Upscaled images lose less, in time proportional to their pixels. Images much
-larger than those in training give better results when downscaled.
-"""
-
-import math
+"""Convert image arrays for networks and back."""
 
 import numpy as np
 import torch
@@ -13,25 +6,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import InputError
 from pamcli.imaging.resize import resize_area
-from pamcli.registry.architectures import LARGEST_FACTOR, NARROWEST_MATCH, MatchSize
 
 RANGES = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}  # largest values
 
 Pixels = NDArray[np.generic]  # an image (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1]
-
-AUTO_MOST = 2.5
-AUTO_PIXELS = 950_000
-"""Pixels to which `auto` upscales smaller images, by at most `AUTO_MOST` per side. Both were chosen for the
-fewest errors on KITTI and Middlebury (scripts/training/README.md); scripts/training/ship.py measures other
-sizes."""
-
-AUTO_LARGEST = 3_000_000  # pixels to which `auto` downscales larger images (scripts/measure_match_size.py)
-
-AUTO_LEAST = 1.1  # smaller factors, up or down, are not worth the interpolation
-
-SMALLEST_SIDE = 16  # px, at matching resolution
 
 
 def check_pair(left: Pixels, right: Pixels, smallest: int) -> None:
@@ -120,39 +100,6 @@ def shift_pair(left: Pixels, right: Pixels, pixels: int) -> tuple[Pixels, Pixels
     sides = (pixels, 0) if pixels > 0 else (0, -pixels)
     one, other = ((0, 0), sides, (0, 0)), ((0, 0), sides[::-1], (0, 0))
     return np.pad(left, one, mode="edge"), np.pad(right, other, mode="edge")
-
-
-def choose_matching_size(
-    size: MatchSize,
-    height: int,
-    width: int,
-    most: tuple[int, int] | None = None,
-    *,
-    largest: float = math.inf,
-) -> tuple[int, int]:
-    """Return height and width at which images of `height` x `width` px are matched.
-
-    auto: upscale small images to `AUTO_PIXELS`, at most `largest` times and within `most` (height, width),
-    and downscale large ones to `AUTO_LARGEST`.
-
-    Raises UsageError: a width above `LARGEST_FACTOR` times the image's.
-    """
-    if size == "auto":
-        factor = max(1.0, min(largest, AUTO_MOST, (AUTO_PIXELS / (height * width)) ** 0.5))
-        if most is not None:
-            factor = max(1.0, min(factor, most[0] / height, most[1] / width))
-        if height * width > AUTO_LARGEST:
-            factor = (AUTO_LARGEST / (height * width)) ** 0.5
-        if 1 / AUTO_LEAST < factor < AUTO_LEAST:
-            return height, width
-    else:
-        factor = size if size < NARROWEST_MATCH else size / width
-        if factor > LARGEST_FACTOR:
-            raise UsageError(
-                f"`match_size` {size:g} px is more than {LARGEST_FACTOR:g} times the width of the images, "
-                f"{width} px"
-            )
-    return max(round(factor * height), SMALLEST_SIDE), max(round(factor * width), SMALLEST_SIDE)
 
 
 def resize_image(image: Pixels, height: int, width: int) -> Pixels:

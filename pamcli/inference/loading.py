@@ -25,7 +25,7 @@ def load_matcher(settings: Matcher) -> tuple[StereoMatcher, Path]:
 
     values = _list_compute(settings)
     if isinstance(settings, Matching):
-        names = "max_disparity", "min_disparity", "match_size"
+        names = "max_disparity", "min_disparity", "match_size", "effort"
         values |= {name: getattr(settings, name) for name in names}
     matcher = StereoMatcher.load(path, **values)
     limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"

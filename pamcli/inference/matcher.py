@@ -20,10 +20,8 @@ from pamcli.inference import Progress
 from pamcli.inference.agreement import find_visible, measure_agreement
 from pamcli.inference.device import catch_memory_errors
 from pamcli.inference.images import (
-    SMALLEST_SIDE,
     Pixels,
     check_pair,
-    choose_matching_size,
     resize_image,
     shift_pair,
     to_plain,
@@ -32,8 +30,15 @@ from pamcli.inference.model import StereoModel
 from pamcli.inference.models import load_model, name_portably
 from pamcli.inference.result import StereoResult
 from pamcli.inference.tiles import MemoryBudget, split_progress
-from pamcli.registry.architectures import NARROWEST_MATCH, MatchSize, check_match_size
 from pamcli.registry.catalog import DEFAULT_MATCHING
+from pamcli.registry.resolution import (
+    NARROWEST_MATCH,
+    SMALLEST_SIDE,
+    EffortName,
+    MatchSize,
+    check_match_size,
+    choose_matching_size,
+)
 from pamcli.settings.shared import Compute, Matching
 
 EXTRAS = frozenset({"right_disparity", "visible", "confidence"})  # outputs besides the left disparity
@@ -88,6 +93,7 @@ class StereoMatcher:
         max_disparity: int | Literal["stored"] | None = "stored",
         max_memory: int | str | None = None,
         match_size: MatchSize | None = None,
+        effort: EffortName | None = None,
         min_disparity: int = 0,
         network_from: str | None = None,
     ) -> "StereoMatcher":
@@ -102,9 +108,10 @@ class StereoMatcher:
                 None = no limit; "stored" = the maximum of the training.
             max_memory: Bytes that the program may use on the device, or a text such as "4GB"; None = a
                 comfortable amount.
-            match_size: Matching resolution: a factor from 1/16 to 4, a width in px, or "auto" (see
-                `images.choose_matching_size`); None = the network's default: "auto" for pasmnet2, 1 for the
-                paper's.
+            match_size: Matching resolution: a factor from 1/16 to 4, a width in px, or "auto" (as effort
+                "normal"); None = by `effort`.
+            effort: Rule for the matching resolution, see `resolution.EFFORTS`; None = the network's default:
+                "normal" for pasmnet2, the image size for the paper's.
             min_disparity: Start of the search, px; below 0 for shifted or converging images.
             network_from: "module:function" that builds the PyTorch network described by `weights`; its code
                 runs.
@@ -127,7 +134,7 @@ class StereoMatcher:
             model,
             spec.max_disparity if limit == "stored" else limit,
             max_memory=settings.max_memory,
-            match_size=spec.row.match_size if settings.match_size is None else settings.match_size,
+            match_size=settings.match_size or settings.effort or spec.row.match_size,
             min_disparity=min_disparity,
         )
         matcher._recipe = {**arguments, "weights": name_portably(weights)}
@@ -162,7 +169,7 @@ class StereoMatcher:
     def find_fault(self, left: Pixels, right: Pixels) -> MatchingFault | None:
         """Return what limits the matching resolution of a pair of small images; None with `match_size`."""
         size = left.shape[:2]
-        if self.match_size != "auto" or self._matching_size(*size) <= size:
+        if not isinstance(self.match_size, str) or self._matching_size(*size) <= size:
             return None
         views = (np.asarray(to_plain(view)) for view in stretch_levels(left, right)[:2])
         return find_matching_fault(
@@ -241,10 +248,10 @@ class StereoMatcher:
     ) -> tuple[int, int]:
         """Return height and width of the matching resolution, or of the `requested` one without limits.
 
-        largest: the factor by which images are upscaled at most if `match_size` is "auto".
+        largest: the factor by which images are upscaled at most if `match_size` is an effort.
         """
         size, most = (self._requested_size, None) if requested else (self.match_size, self.model.size)
-        if size == "auto":
+        if isinstance(size, str):
             reduced = self.model.reduced_size(height, width)
             return reduced or choose_matching_size(size, height, width, most, largest=largest)
         if size >= NARROWEST_MATCH:  # a width, of images that `min_disparity` has widened

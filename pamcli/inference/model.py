@@ -28,8 +28,9 @@ from pamcli.inference.images import Pixels, padding, to_network, to_pixels, to_p
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import valid_mask
 from pamcli.onednn import use_faster_products
-from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD, MatchSize
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.description import Description
+from pamcli.registry.resolution import MatchSize
 from pamcli.registry.spec import ModelSpec
 
 Array = NDArray[Any]
@@ -97,7 +98,7 @@ class StereoModel(Protocol):
         return None
 
     def reduced_size(self, height: int, width: int) -> tuple[int, int] | None:
-        """Return the size at which `auto` matches; None = that of `images.choose_matching_size`."""
+        """Return the only size at which efforts match; None = that of `choose_matching_size`."""
         return None
 
     def check_search(self, max_disparity: int | None, min_disparity: int, size: MatchSize) -> MatchSize:

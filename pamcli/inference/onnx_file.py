@@ -23,8 +23,9 @@ from pamcli.inference.model import Array, StereoModel, crop_outputs, predict_mem
 from pamcli.inference.providers import ON_CPU, convert_runtime_errors, import_library, open_session
 from pamcli.networks.fused import convert, fold_batch_norms
 from pamcli.networks.pasmnet import SIZE_MULTIPLE
-from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD, MatchSize
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.load import Network
+from pamcli.registry.resolution import MatchSize
 from pamcli.registry.spec import ModelSpec, convert_read_errors
 
 SUFFIX = ".onnx"

@@ -170,10 +170,11 @@ def _cut(padded: Tensor, first: Tensor, count: int) -> Tensor:
 def _summarise(cost: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return normaliser, initial disparity, mass, received attention mass (..., w) of costs (..., w, w)."""
     attention = cost.softmax(-1)
-    largest, peak = attention.max(-1)
-    normaliser = cost.gather(-1, peak[..., None])[..., 0] - largest.log()
+    peak = _find_peaks(attention.detach())
+    largest = attention.gather(-1, peak)[..., 0]
+    normaliser = cost.gather(-1, peak)[..., 0] - largest.log()
     width = cost.shape[-1]
-    k = peak[..., None] + torch.arange(-WINDOW, WINDOW + 1, device=cost.device)
+    k = peak + torch.arange(-WINDOW, WINDOW + 1, device=cost.device)
     near = attention.gather(-1, k.clamp(0, width - 1)) * ((k >= 0) & (k < width))
     mass = near.sum(-1)
     column = torch.arange(width, device=cost.device)
@@ -184,6 +185,13 @@ def _summarise(cost: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     given = 1 / torch.matmul(share[..., None, :], attention).clamp(min=SMALLEST_TOTAL)
     attention_mass = share * torch.matmul(given, attention.mT)[..., 0, :]  # six times as fast in this order
     return normaliser, initial, mass, attention_mass
+
+
+def _find_peaks(attention: Tensor) -> Tensor:
+    """Return the column of the largest value of each row (..., w) as (..., 1)."""
+    if attention.device.type != "cpu" or torch.compiler.is_compiling():
+        return attention.argmax(-1, keepdim=True)
+    return torch.from_numpy(attention.numpy().argmax(-1, keepdims=True))  # five times as fast
 
 
 def _upsample_by_two(x: Tensor, dim: int, into: Tensor) -> Tensor:

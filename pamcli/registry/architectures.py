@@ -5,16 +5,11 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args, get_type_hints
 
 from pamcli.errors import UsageError, did_you_mean
+from pamcli.registry.resolution import MatchSize
 
 Task = Literal["disparity", "superres"]
 
 SCALES = (2, 3, 4, 8)  # factors of trainable super-resolution networks; shipped ones upscale by 2 and 4
-
-MatchSize = float | Literal["auto"]
-"""Matching resolution: up to `LARGEST_FACTOR` a factor of the image sides; from `NARROWEST_MATCH` on a width
-in px; auto: see `inference.images.choose_matching_size`."""
-
-SMALLEST_FACTOR, LARGEST_FACTOR, NARROWEST_MATCH = 1 / 16, 4.0, 64
 
 UPSCALING_TERMS = "super_resolution", "charbonnier", "psnr"
 MATCHING_TERMS = "photometric", "smoothness", "refined", "updates", "estimate", "initial", "confidence"
@@ -25,18 +20,6 @@ IMAGE_STD = (0.229, 0.224, 0.225)
 """Mean and standard deviation of ImageNet's channels, which normalise images in [0, 1] for matching."""
 
 PAPER = "paper"  # the published or default network, from which every other variant differs
-
-
-def check_match_size(size: MatchSize, option: str = "`match_size`") -> None:
-    """Raise UsageError unless a matching resolution is a factor, a width or auto."""
-    number = size if isinstance(size, int | float) else 0
-    if size != "auto" and not (
-        SMALLEST_FACTOR <= number <= LARGEST_FACTOR or NARROWEST_MATCH <= number <= 65535
-    ):
-        raise UsageError(
-            f"{option} must be auto, a factor from {SMALLEST_FACTOR:g} to {LARGEST_FACTOR:g}, or a width of "
-            f"{NARROWEST_MATCH} px or more, got {size}"
-        )
 
 
 @dataclass(frozen=True)

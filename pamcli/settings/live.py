@@ -125,7 +125,7 @@ class LiveSettings(RectifiedCalibration, LensesAndPose, Matching, Compute, NewFi
             self.require(name, "calibrate")
         for name in ("output", "record", "color_map", "depth", "at", "fps", "steady"):
             self.forbid("doctor", name)
-        self.forbid("fps", "match_size")
+        self.forbid("fps", "match_size", "effort")
         self.forbid("packed", "tolerance", "offset", "clock")
         needed = 1 if self.packed else 2
         if len(self.inputs) != needed:

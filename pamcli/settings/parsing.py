@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal
 from pamcli.errors import InputError, UsageError
 from pamcli.files import units
 from pamcli.files.suffixes import RERUN_SUFFIX
-from pamcli.registry.architectures import SCALES, MatchSize, check_match_size
+from pamcli.registry.architectures import SCALES
+from pamcli.registry.resolution import MatchSize, check_match_size
 
 MEMORY_UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 LARGEST_RANGE = 1e6

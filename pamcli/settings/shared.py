@@ -8,6 +8,7 @@ from pamcli.errors import UsageError
 from pamcli.files.paths import are_packed, is_recording
 from pamcli.files.suffixes import PackedLayout
 from pamcli.registry.catalog import DEFAULT_MATCHING, default_upscaling
+from pamcli.registry.resolution import EffortName, describe_efforts
 from pamcli.settings.options import Place, Settings, argument, flag, option, result
 from pamcli.settings.parsing import (
     AnyNumber,
@@ -251,8 +252,7 @@ class Matching(Matcher):
     """A matcher and its search range."""
 
     max_disparity: MaxDisparity | None = option(
-        "Search disparities below N px, rounded up to a multiple of 16 [default: as stored with the "
-        "weights].",
+        "Search disparities below N px, rounded up to a multiple of 16 [default: that of the weights].",
         default="stored",
     )
     min_disparity: int = option(
@@ -261,11 +261,17 @@ class Matching(Matcher):
         min=-100_000,
         max=100_000,
     )
-    match_size: MatchingResolution | None = option(
-        "Set the matching resolution: a factor from 1/16 to 4, or a width in px (64 or more); auto: "
-        "upscale small and downscale large images. The disparity map keeps the size of the input [default: "
-        "auto; 1 for weights pasmnet].",
+    effort: EffortName | None = option(
+        f"Trade accuracy for time. {describe_efforts()} [default: normal; the image size for pasmnet].",
     )
+    match_size: MatchingResolution | None = option(
+        "Set the matching resolution: a factor from 1/16 to 4, a width in px (64 or more), or auto, as "
+        "--effort normal. The disparity map keeps the size of the input.",
+    )
+
+    def check(self) -> None:
+        super().check()
+        self.forbid("effort", "match_size")
 
 
 class Upscaling(Network):

@@ -26,9 +26,10 @@ from pamcli.imaging.images import RgbImage, encode_image, read_image, to_uint8
 from pamcli.imaging.matching import match_densely, match_reliably, to_grey
 from pamcli.imaging.raster import parse_exif
 from pamcli.imaging.resize import resize_nearest
-from pamcli.inference.images import choose_matching_size, resize_image
+from pamcli.inference.images import resize_image
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.registry.catalog import list_network_files
+from pamcli.registry.resolution import choose_matching_size
 
 LARGEST = (1250, 900)  # width and height to which larger images are reduced
 RESOLUTIONS = 850_000, 1_500_000  # pixels to which smaller images are upscaled for the network, ...

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 
 from pamcli.data.open import open_data, parse_data
 from pamcli.data.source import Source
-from pamcli.inference.images import choose_matching_size, resize_image, to_network, to_plain
+from pamcli.inference.images import resize_image, to_network, to_plain
 from pamcli.registry.architectures import ARCHITECTURES
 from pamcli.registry.load import load_network, save_network
+from pamcli.registry.resolution import choose_matching_size
 from pamcli.training.trainer import normalise
 
 PARTS = "E1", "E2", "E3", "E4", "D0", "D1", "D2", "st1", "st2", "st3"

@@ -19,13 +19,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pamcli.data.open import open_data, parse_data
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
 from pamcli.evaluation.protocols import USUAL
-from pamcli.inference import images
 from pamcli.inference.matcher import StereoMatcher
+from pamcli.registry.resolution import EFFORTS
 
 ROOT = Path(__file__).resolve().parents[2]
 WEIGHTS = ROOT / "weights"
@@ -50,14 +51,14 @@ def main() -> None:
     parser.add_argument("checkpoint", type=Path, help="state dict of PASMnet 2, stored by torch.save")
     parser.add_argument("--data", type=Path, required=True, help="folder of kitti2015 and middlebury")
     parser.add_argument(
-        "--pixels", default=str(images.AUTO_PIXELS), help="N,...: matching resolutions to measure"
+        "--pixels", default=str(EFFORTS["normal"].pixels), help="N,...: matching resolutions to measure"
     )
     parser.add_argument("--as-version", help="ship the weights as this version")
     parser.add_argument("--training", default="", help="description of data and recipe, stored in the file")
     given = parser.parse_args()
     tried = [int(number) for number in given.pixels.split(",")]
-    if given.as_version and tried != [images.AUTO_PIXELS]:
-        sys.exit("shipped is the size of pamcli/inference/images.py: set AUTO_PIXELS, leave out --pixels")
+    if given.as_version and tried != [EFFORTS["normal"].pixels]:
+        sys.exit("shipped is the size of pamcli/registry/resolution.py: set it there, leave out --pixels")
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "pasmnet2.safetensors"
         stored = ["--half", "--max-disparity", "none", "--licence", "MIT"]
@@ -67,7 +68,7 @@ def main() -> None:
             check=True,
         )
         for pixels in tried:
-            images.AUTO_PIXELS = pixels
+            EFFORTS["normal"] = replace(EFFORTS["normal"], pixels=pixels)
             found = {name: measured(made, f"{kind}:{given.data / kind}") for name, kind in SETS.items()}
             for name, figures in found.items():
                 said = ", ".join(f"{key} {value:.3f}" for key, value in figures.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +87,10 @@ def networks(
     """Keep networks loaded between tests, without a GPU, without bf16, and without upscaling first."""
     import torch
 
-    from pamcli.inference import device, images
+    from pamcli.inference import device
+    from pamcli.registry.resolution import EFFORTS
 
-    monkeypatch.setattr(images, "AUTO_MOST", 1.0)  # 4 times faster
+    monkeypatch.setitem(EFFORTS, "normal", replace(EFFORTS["normal"], most=1.0))  # 4 times faster
     monkeypatch.setattr(device, "cpu_has_bf16", lambda: False)
     monkeypatch.setattr("pamcli.inference.models.load_network", load_once)
     for kind in KINDS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,8 @@ from pam_program import names, pam, refuse
 from PIL import Image
 from safetensors.numpy import load_file
 
-from pamcli.inference import images
 from pamcli.registry.catalog import DEFAULT_MATCHING, locate
+from pamcli.registry.resolution import EFFORTS
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 LITTLE = ["--batch", "1", "--crop", "96x64", "--workers", "0", "--device", "cpu", "--precision", "fp32"]
@@ -22,7 +23,7 @@ ADAPT = ["train", "disparity", "--unsupervised", "--data", "pairs:mine", *LITTLE
 @pytest.fixture(autouse=True)
 def match_at_own_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Match small images at their own size, not upscaled, in a quarter of the time."""
-    monkeypatch.setattr(images, "AUTO_MOST", 1.0)
+    monkeypatch.setitem(EFFORTS, "normal", replace(EFFORTS["normal"], most=1.0))
 
 
 @pytest.fixture

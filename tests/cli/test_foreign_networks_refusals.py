@@ -133,6 +133,7 @@ def test_what_a_network_by_others_cannot_do(pair: Path) -> None:
     made.two_views(Path("odd.onnx"), None, output="something")
     for network, options, code, *said in (
         ("net.onnx", ["--max-disparity", "64"], 2, "no adjustable maximum disparity"),
+        ("net.onnx", ["--effort", "fast"], 2, "no rule for --effort"),
         ("net.onnx", ["--precision", "bf16"], 2, "has the precision fp32, not bf16"),
         (
             "net.onnx",

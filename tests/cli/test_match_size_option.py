@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from pam_program import pam, refuse_all
 from PIL import Image, ImageFilter
 from video_files import write_video
 
-from pamcli.inference import images
+from pamcli.registry.resolution import EFFORTS
 
 pytestmark = pytest.mark.usefixtures("networks", "pair")
 
@@ -18,7 +19,7 @@ DISPARITY = ["disparity", "left.png", "right.png", "--device", "cpu", "-o", "d.n
 
 
 def test_large_images_are_matched_reduced_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "AUTO_LARGEST", 48 * 32)
+    monkeypatch.setitem(EFFORTS, "normal", replace(EFFORTS["normal"], largest=48 * 32))
     run = pam(*DISPARITY, "--jsonl")
     (said,) = run.complaints
     assert said.startswith("images of 96x64 px are matched at 48x32 px")
@@ -42,7 +43,7 @@ def test_large_images_are_matched_reduced_and_it_is_said(monkeypatch: pytest.Mon
 @pytest.fixture
 def faulty(networks: None, pair: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blurred images of 96x64 px, which would be upscaled without blur."""
-    monkeypatch.setattr(images, "AUTO_MOST", 1.5)
+    monkeypatch.setitem(EFFORTS, "normal", replace(EFFORTS["normal"], most=1.5))
     for name in ("left.png", "right.png"):
         Image.open(name).save(f"clean_{name}")
         Image.open(name).filter(ImageFilter.GaussianBlur(2)).save(name)
@@ -77,7 +78,7 @@ def test_the_first_frame_decides_for_a_video_each_pair_in_a_list() -> None:
 
 
 def test_each_size_of_a_batch_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "AUTO_LARGEST", 48 * 32)
+    monkeypatch.setitem(EFFORTS, "normal", replace(EFFORTS["normal"], largest=48 * 32))
     for side in ("left", "right"):
         Path(side).mkdir()
         view = Image.open(f"{side}.png")
@@ -91,8 +92,17 @@ def test_each_size_of_a_batch_is_said_once(monkeypatch: pytest.MonkeyPatch) -> N
     ]
 
 
+def test_an_effort_sets_the_matching_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EFFORTS, "fast", replace(EFFORTS["fast"], pixels=96, least=0.5))
+    for effort, width in (("fast", 48), ("best", 192)):
+        run = pam(*DISPARITY, "--overwrite", "--jsonl", "--effort", effort)
+        assert (run.code, run.records[0]["matched_width"]) == (0, width), run.stderr
+
+
 def test_sizes_out_of_reach() -> None:
+    refuse_all("2 slow | 'slow' is not one of 'fast', 'normal', 'best'", *DISPARITY, "--effort")
     table = """
+        2 1 --effort fast | cannot use both --effort and --match-size
         2 0.01 | --match-size must be auto, a factor from 0.0625 to 4, or a width
         2 17 | --match-size must be auto
         2 inf | --match-size must be auto

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from PIL import Image
 from pamcli.errors import suggest_extra
 from pamcli.inference import onnx_file, providers
 from pamcli.registry.catalog import recorded_sha256
+from pamcli.registry.resolution import EFFORTS
 from pamcli.registry.spec import ModelSpec
 
 for package in ("onnx", "onnxruntime", "onnxscript"):
@@ -153,7 +155,7 @@ def test_padding_to_the_exported_size_is_noted_once(
     pair: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The network itself matches images of 96x64 px at twice their size."""
-    monkeypatch.setattr("pamcli.inference.images.AUTO_MOST", 2.0)
+    monkeypatch.setitem(EFFORTS, "normal", replace(EFFORTS["normal"], most=2.0))
     assert pam("weights", "export", "pasmnet2", "-o", "net.onnx", "--size", "224x128").code == 0
     for name in ("a", "b"):
         for side in ("left", "right"):

@@ -14,32 +14,34 @@ from pamcli.imaging.degradation import CAMERAS
 from pamcli.imaging.edge_upsampling import upsample_along_edges
 from pamcli.imaging.resize import downscale_disparity, resize_nearest
 from pamcli.inference.device import Compute
-from pamcli.inference.images import AUTO_LARGEST, AUTO_PIXELS, choose_matching_size, resize_image
+from pamcli.inference.images import resize_image
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
 from pamcli.inference.model import TorchModel
 from pamcli.inference.onnx_file import OnnxModel
 from pamcli.inference.tiles import MemoryBudget
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
+from pamcli.registry.resolution import EFFORTS, choose_matching_size
 
 
 @pytest.mark.parametrize(
     ("height", "width", "times"),
     [
-        (240, 320, 2.5),
-        (375, 450, (AUTO_PIXELS / (375 * 450)) ** 0.5),
-        (497, 741, (AUTO_PIXELS / (497 * 741)) ** 0.5),
-        (375, 1242, (AUTO_PIXELS / (375 * 1242)) ** 0.5),
-        (1000, 1500, 1),
-        (4000, 6000, (AUTO_LARGEST / 24e6) ** 0.5),
+        (240, 320, (1, 2, 2)),
+        (375, 450, (1, (EFFORTS["normal"].pixels / (375 * 450)) ** 0.5, 2)),
+        (375, 1242, (0.60416, (EFFORTS["normal"].pixels / (375 * 1242)) ** 0.5, 1.60514)),
+        (1000, 1500, (0.6, 1, 1)),
+        (4000, 6000, (0.25, 0.125**0.5, 0.125**0.5)),
     ],
 )
-def test_auto_brings_images_to_the_size_that_is_matched_best(height: int, width: int, times: float) -> None:
-    assert choose_matching_size("auto", height, width) == (round(times * height), round(times * width))
+def test_each_effort_has_its_size(height: int, width: int, times: tuple[float, float, float]) -> None:
+    for name, factor in zip(EFFORTS, times, strict=True):
+        assert choose_matching_size(name, height, width) == (round(factor * height), round(factor * width))
+    assert choose_matching_size("auto", height, width) == choose_matching_size("normal", height, width)
 
 
 def test_auto_leaves_what_is_hardly_too_large() -> None:
-    side = round(AUTO_LARGEST**0.5)
+    side = round(EFFORTS["normal"].largest ** 0.5)
     assert choose_matching_size("auto", side + 50, side + 50) == (side + 50, side + 50)
     assert choose_matching_size("auto", side + 300, side + 300) == (side, side)
 
@@ -74,7 +76,7 @@ def test_images_with_faults_are_upscaled_less(large: Cut) -> None:
         np.testing.assert_array_equal(found.disparity, plain.disparity)
         sixteen_bits = matcher.find_fault(*(view.astype(np.uint16) * 257 for view in views))
         assert sixteen_bits == found.fault
-        assert matcher(*views, fault=None).matched_size == (240, 400), "the fault of another frame decides"
+        assert matcher(*views, fault=None).matched_size == (192, 320), "the fault of another frame decides"
     assert matcher(cut.left, cut.right, fault=found.fault).matched_size == (135, 226)
     assert matcher.find_fault(cut.left, cut.right) is None
     wide = [np.tile(view, (8, 8, 1)) for view in views]
@@ -184,13 +186,13 @@ def test_progress_rises_band_by_band(
     ("exported", "size", "said"),
     [
         (None, (64, 96), []),
-        ((160, 160), (64, 64), []),
+        ((160, 160), (80, 80), []),
         (
             (64, 96),
             (60, 90),
-            ["matched at 90x60 instead of 225x150", "export the network"],
+            ["matched at 90x60 instead of 180x120", "export the network"],
         ),
-        ((96, 224), (60, 90), ["matched at 144x96 instead of 225x150 and padded to 224x96"]),
+        ((96, 224), (60, 90), ["matched at 144x96 instead of 180x120 and padded to 224x96"]),
         ((832, 992), (780, 980), ["padded to 992x832"]),
     ],
 )
