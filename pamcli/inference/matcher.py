@@ -93,9 +93,9 @@ class StereoMatcher:
         max_disparity: int | Literal["stored"] | None = "stored",
         max_memory: int | str | None = None,
         match_size: MatchSize | None = None,
-        effort: EffortName | None = None,
         min_disparity: int = 0,
         network_from: str | None = None,
+        effort: EffortName | None = None,
     ) -> "StereoMatcher":
         """Load a network once.
 
@@ -110,11 +110,11 @@ class StereoMatcher:
                 comfortable amount.
             match_size: Matching resolution: a factor from 1/16 to 4, a width in px, or "auto" (as effort
                 "normal"); None = by `effort`.
-            effort: Rule for the matching resolution, see `resolution.EFFORTS`; None = the network's default:
-                "normal" for pasmnet2, the image size for the paper's.
             min_disparity: Start of the search, px; below 0 for shifted or converging images.
             network_from: "module:function" that builds the PyTorch network described by `weights`; its code
                 runs.
+            effort: Rule for the matching resolution, see `resolution.EFFORTS`; None = the network's default:
+                "normal" for pasmnet2, the image size for the paper's.
 
         Raises:
             ModelError, DeviceError, UsageError: The weights, the device or an argument is invalid.
