@@ -15,7 +15,6 @@ from pamcli.settings.shared import (
     Compute,
     DisparityFiles,
     Engine,
-    ImageResults,
     LensesAndPose,
     Limit,
     Matching,
@@ -86,6 +85,20 @@ class MatchSettings(RectifiedPairs, Results, MetricResults, Matching, Engine, pa
                 "`steady` with `skip_existing` requires `output`",
                 "the disparity map of the previous frame must be stored",
             )
+
+
+class ImageResults(Results, panel="Output"):
+    """Results that are a left and a right image."""
+
+    output: Place | None = result(
+        "Write the left image (.png, .tif, .jpg, .webp; of videos .mkv, .mp4), or both images into a folder.",
+        "-o",
+        metavar="FILE|FOLDER|TEMPLATE|-",
+    )
+    output_right: Place | None = result("Write the right image.")
+    format: Literal["png", "tif", "jpg", "webp"] | None = option(
+        "Image format in a folder or on stdout [default: png]."
+    )
 
 
 class UpscaleSettings(RectifiedPairs, ImageResults, Upscaling, Engine, panel="Output"):

@@ -152,20 +152,6 @@ class Results(NewFile):
         self.forbid("overwrite", "skip_existing")
 
 
-class ImageResults(Results):
-    """Results that are a left and a right image."""
-
-    output: Place | None = result(
-        "Write the left image (.png, .tif, .jpg, .webp; of videos .mkv, .mp4), or both images into a folder.",
-        "-o",
-        metavar="FILE|FOLDER|TEMPLATE|-",
-    )
-    output_right: Place | None = result("Write the right image.")
-    format: Literal["png", "tif", "jpg", "webp"] | None = option(
-        "Image format in a folder or on stdout [default: png]."
-    )
-
-
 class Workers(Settings, panel="Performance"):
     """Processes on this machine."""
 
