@@ -7,7 +7,7 @@
 | the initial network | `initialisation` |
 | the loop; one step: loss, optimizer, average | `loop`; `trainer`: `Trainer.take_step`; `muon` |
 | the example at a position | `examples`: `Examples.at`; `augmentation` |
-| occluders, synthesized right views | `view_synthesis` |
+| occluders, synthesized right views, faults of cameras | `view_synthesis`, `camera_faults` |
 | pseudo-labels for pairs without ground truth | `labels`; within a training run: `unlabelled_pairs` |
 | validation of the averaged weights | `validation` |
 | run folder, log and checkpoints | `journal`, `checkpoints` |

@@ -35,7 +35,8 @@ from pamcli.losses.supervised import find_visible_left, find_visible_right
 from pamcli.losses.total import GroundTruth
 from pamcli.systems import TERMINATIONS, block_ctrl_c, keep_handler
 from pamcli.training import augmentation as augment
-from pamcli.training.augmentation import Crop, Example, apply_faults, choose_crop
+from pamcli.training.augmentation import Crop, Example, choose_crop
+from pamcli.training.camera_faults import apply_faults
 from pamcli.training.recipe import Recipe, SceneSettings
 from pamcli.training.view_synthesis import NEARER, insert_occluders, synthesize_right_view
 

@@ -9,7 +9,8 @@ import pytest
 from example_pairs import CROP, examples, pair
 
 from pamcli.errors import UsageError
-from pamcli.training.augmentation import FAULTS, QUALITIES, Augmentation, apply_faults
+from pamcli.training.augmentation import FAULTS, Augmentation
+from pamcli.training.camera_faults import QUALITIES, apply_faults
 
 GREY = np.full((48, 96, 3), 100, np.uint8)
 
