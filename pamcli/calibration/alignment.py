@@ -68,19 +68,16 @@ class OtherCamera:
         self, depth: NDArray[Any], left: Calibration, size: Size
     ) -> Iterator[tuple[NDArray[np.int64], Floats]]:
         """Yield indices of pixels and their depths, for some rows of a depth map (H, W) at a time."""
-        assert left.principal is not None
         rows, columns = depth.shape
-        inverse = np.array([1 / left.focal_length, 1 / left.vertical_focal_length])
-        steps = np.array([(0, 0), (-0.5, -0.5), (0.5, -0.5), (-0.5, 0.5), (0.5, 0.5)])
+        steps = (0, 0), (-0.5, -0.5), (0.5, -0.5), (-0.5, 0.5), (0.5, 0.5)
         cosine = self._find_widest_angle(size)
         at_once = max(1, PIXELS_AT_ONCE // columns)
         for first in range(0, rows, at_once):
             part = depth[first : first + at_once].astype(np.float64)
             down, across = np.nonzero(np.isfinite(part))
-            pixels = np.column_stack([across, down + first])
-            flat = ((pixels + step - left.principal) * inverse for step in steps)
-            z = part[down, across, None]
-            rays = (np.column_stack([each * z, z]) for each in flat)
+            z = part[down, across]
+            moved = (left.locate(across + x, down + first + y, z) for x, y in steps)
+            rays = (np.column_stack([*each, z]) for each in moved)
             middle, *corners = (each @ self.transform[:3, :3].T + self.transform[:3, 3] for each in rays)
             ahead = middle[:, 2]
             seen = ahead > np.maximum(cosine * np.linalg.norm(middle, axis=1), 1e-6)

@@ -59,9 +59,8 @@ class Region:
         middle = np.median(inside.ravel()[known]) if known.any() else np.float32("nan")
         one = np.array([middle], np.float32)
         z, error = float(scaled.depth(one)[0]), float(scaled.depth_error(one, deviation)[0])
-        assert scaled.principal is not None
-        across = (self.x + (self.width - 1) / 2 - scaled.principal[0]) / scaled.focal_length
-        down = (self.y + (self.height - 1) / 2 - scaled.principal[1]) / scaled.vertical_focal_length
+        middle_x, middle_y = self.x + (self.width - 1) / 2, self.y + (self.height - 1) / 2
+        across, down = scaled.locate(middle_x, middle_y, 1.0)
         low, high = np.quantile(depths[known], (0.1, 0.9)).tolist() if known.any() else (math.nan, math.nan)
         return {
             **self.labels,

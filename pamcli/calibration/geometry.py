@@ -178,6 +178,11 @@ class Calibration:
             known = (shifted > 0) & np.isfinite(shifted) & np.isfinite(depth)
             return np.where(known, depth, np.float32("nan"))
 
+    def locate(self, x: Any, y: Any, depth: Any) -> tuple[Any, Any]:
+        """Return X and Y (m) of pixels (px) and their depth (m); None as principal point counts as 0, 0."""
+        x0, y0 = self.principal or (0.0, 0.0)
+        return depth * ((x - x0) / self.focal_length), depth * ((y - y0) / self.vertical_focal_length)
+
     def disparity(self, depth: NDArray[np.generic]) -> NDArray[np.float32]:
         """Convert depth (m, any shape) to disparities (px), NaN where the depth is not above 0."""
         values = read_map(depth).astype(np.float32)

@@ -101,10 +101,8 @@ def measure_length(
 
 
 def _locate(calibration: Calibration, point: Floats, disparity: float) -> Floats:
-    x, y = calibration.principal or (0.0, 0.0)
     z = calibration.focal_length * calibration.baseline / max(disparity + calibration.offset, 1e-6)
-    across = (point[0] - x) / calibration.focal_length
-    return z * np.array([across, (point[1] - y) / calibration.vertical_focal_length, 1.0])
+    return np.array([*calibration.locate(point[0], point[1], z), z])
 
 
 def _match_point(left: Pixels, right: Pixels, point: Floats, calibration: Calibration) -> float | None:

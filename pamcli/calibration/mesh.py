@@ -55,10 +55,8 @@ def encode_mesh(
     used, indices = np.unique(faces.ravel(), return_inverse=True)
     y, x = np.divmod(used, across) if len(used) else (used, used)
     z = depth.ravel()[used]
-    x0, y0 = calibration.principal or (0.0, 0.0)
-    right = (x * step - x0) / calibration.focal_length
-    down = (y * step - y0) / calibration.vertical_focal_length
-    points = np.stack([z * right, -z * down, -z], axis=1).astype("<f4")
+    right, down = calibration.locate(x * step, y * step, z)
+    points = np.stack([right, -down, -z], axis=1).astype("<f4")
     places = np.stack([(x * step + 0.5) / width, (y * step + 0.5) / height], axis=1).astype("<f4")
     texture = None
     if image is not None:

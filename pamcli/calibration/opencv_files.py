@@ -15,7 +15,6 @@ from pamcli.calibration.camera import (
     Camera,
     Projections,
     invert_transform,
-    make_rotation,
     make_transform,
     pinhole_matrix,
 )
@@ -110,12 +109,8 @@ def describe_opencv(tree: Section, kind: str = "OpenCV") -> CameraDescription:
         cameras = [tree.camera(key[f"M{side}"], key[f"D{side}"], fisheye) for side in "12"]
         if not _EXTRINSICS & names.keys():
             raise InputError("R and T are missing", "if the extrinsics are in another file, give both files")
-        if "R" in names:
-            rotation, translation = tree.numbers(key["R"], 3, 9), tree.numbers(key["T"], 3)
-            rotation = make_rotation(rotation) if rotation.size == 3 else rotation.reshape(3, 3)
-            transform = make_transform(rotation, translation)
-        else:
-            transform = tree.pose(names.get("RT", key["T"]))
+        has_r, both = "R" in names, names.get("RT", key["T"])
+        transform = tree.transform(key["R"], key["T"]) if has_r else tree.pose(both)
         pairs = [CameraPair(cameras, transform, (size, size))]
     if not (pairs or projections):
         raise InputError("must hold K1 D1 K2 D2 R T, or P1 P2, or Q")
@@ -187,9 +182,8 @@ def read_ros(source: Source) -> CameraDescription | None:
                     found.append(message)
     if found:
         return describe_ros(found)
-    is_known = source.trees and all(
-        {"camera_matrix", "projection_matrix"} <= each.keys() for each in source.trees
-    )
+    keys = {"camera_matrix", "projection_matrix"}
+    is_known = source.trees and all(keys <= each.keys() for each in source.trees)
     return describe_ros(source.trees) if is_known else None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.calibration.camera import Camera, check_rotation, make_transform, pinhole_matrix
+from pamcli.calibration.camera import Camera, check_rotation, make_rotation, make_transform, pinhole_matrix
 from pamcli.calibration.geometry import Floats, Size
 from pamcli.calibration.mat_files import read_mat
 from pamcli.errors import InputError
@@ -271,7 +271,10 @@ class Section(dict[str, Any]):
         return make_transform(found[:, :3], found[:, 3])
 
     def transform(self, rotation: str, translation: str) -> Floats:
-        return make_transform(self.matrix(rotation, 3, 3), self.numbers(translation, 3))
+        """Read a rotation, as a matrix or a vector, and a translation."""
+        is_vector = self.numbers(rotation, 3, 9).size == 3
+        turn = make_rotation(self.numbers(rotation)) if is_vector else self.matrix(rotation, 3, 3)
+        return make_transform(turn, self.numbers(translation, 3))
 
     def camera(self, intrinsics: str, distortion: str = "", fisheye: bool = False) -> Camera:
         """Read a camera.

@@ -105,9 +105,7 @@ def compute_points(
         row, column = known = np.nonzero(depth <= (np.inf if max_depth is None else max_depth))
         z = depth[known]
         part = np.empty(len(z), fields)
-        x0, y0 = calibration.principal or (0.0, 0.0)
-        part["x"] = z * ((column * stride - x0) / calibration.focal_length)
-        part["y"] = z * ((row * stride + first - y0) / calibration.vertical_focal_length)
+        part["x"], part["y"] = calibration.locate(column * stride, row * stride + first, z)
         part["z"] = z
         levels = np.full((len(z), 3), 255) if image is None else image[rows, columns][known]
         for name, level in zip(COLORS, levels.T, strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.calibration.camera import Camera, invert_transform, make_rotation, make_transform, pinhole_matrix
+from pamcli.calibration.camera import Camera, invert_transform, pinhole_matrix
 from pamcli.calibration.geometry import Floats, Size
 from pamcli.calibration.opencv_files import KNOWN
 from pamcli.calibration.parsing import KB4, MOST_VALUES, RATIONAL, Section, is_fisheye, read_quaternion_pose
@@ -156,9 +156,7 @@ class NamedValues(Section):
             if self.differing and shared:
                 message = f"states {self.differing} more than once, with different values"
                 raise InputError(message, "leave the R and T with x2 = R x1 + T")
-            rotation = self.numbers(names["R"], 3, 9)
-            rotation = make_rotation(rotation) if rotation.size == 3 else rotation.reshape(3, 3)
-            return make_transform(rotation, self.numbers(names["T"], 3))
+            return self.transform(names["R"], names["T"])
         if "inverse RT" in names and shared:
             return invert_transform(self.pose(names["inverse RT"]))
         key = names.get("to") or (names.get("RT") if shared else None)
