@@ -69,7 +69,7 @@ class OtherCamera:
     ) -> Iterator[tuple[NDArray[np.int64], Floats]]:
         """Yield indices of pixels and their depths, for some rows of a depth map (H, W) at a time."""
         rows, columns = depth.shape
-        steps = (0, 0), (-0.5, -0.5), (0.5, -0.5), (-0.5, 0.5), (0.5, 0.5)
+        steps = (0, 0), (0.5, 0), (0, 0.5)  # the middle of a pixel, and those of two edges
         cosine = self._find_widest_angle(size)
         at_once = max(1, PIXELS_AT_ONCE // columns)
         for first in range(0, rows, at_once):
@@ -78,15 +78,15 @@ class OtherCamera:
             z = part[down, across]
             moved = (left.locate(across + x, down + first + y, z) for x, y in steps)
             rays = (np.column_stack([*each, z]) for each in moved)
-            middle, *corners = (each @ self.transform[:3, :3].T + self.transform[:3, 3] for each in rays)
-            ahead = middle[:, 2]
-            seen = ahead > np.maximum(cosine * np.linalg.norm(middle, axis=1), 1e-6)
-            seen &= np.min([each[:, 2] for each in corners], axis=0) > 1e-6
+            points = [each @ self.transform[:3, :3].T + self.transform[:3, 3] for each in rays]
+            ahead = points[0][:, 2]
+            seen = ahead > np.maximum(cosine * np.linalg.norm(points[0], axis=1), 1e-6)
+            seen &= np.min([each[:, 2] for each in points], axis=0) > 1e-6
             if not seen.any():
                 continue
-            places = [self.camera.project(each[seen]) for each in corners]
-            start = np.ceil(np.minimum.reduce(places) - SHARED_EDGE)
-            end = np.ceil(np.maximum.reduce(places) - SHARED_EDGE)
+            middle, right, below = (self.camera.project(each[seen]) for each in points)
+            half = np.abs(right - middle) + np.abs(below - middle)
+            start, end = (np.ceil(middle + side * half - SHARED_EDGE) for side in (-1, 1))
             fits = ((end - start) <= LARGEST_FOOTPRINT).all(axis=1)
             start, end = (np.clip(each[fits], 0, size).astype(np.int64) for each in (start, end))
             sides = end - start

@@ -67,6 +67,9 @@ class Camera:
         """Return pixels (N, 2) of points (N, 3) in camera coordinates, z ahead."""
         import cv2
 
+        if not self.fisheye and not self.distortion.any():  # ten times as fast as OpenCV
+            flat: Floats = points @ self.matrix.T
+            return flat[:, :2] / flat[:, 2:]
         module: Any = cv2.fisheye if self.fisheye else cv2
         none, lens = np.zeros(3), (self.matrix, self.distortion)
         found: Floats = module.projectPoints(points.reshape(-1, 1, 3), none, none, *lens)[0].reshape(-1, 2)
