@@ -72,12 +72,15 @@ class FramePairing:
         self._changed = threading.Condition()
 
     @property
+    def interval(self) -> float:
+        """Median time between two frames of the left source, s."""
+        gaps = sorted(self._gaps)
+        return gaps[len(gaps) // 2] if gaps else UNKNOWN_INTERVAL
+
+    @property
     def tolerance(self) -> float:
         """Largest difference of paired time stamps, s."""
-        if self.stated_tolerance is not None:
-            return self.stated_tolerance
-        gaps = sorted(self._gaps)
-        return max(CLOSE, 0.5 * (gaps[len(gaps) // 2] if gaps else UNKNOWN_INTERVAL))
+        return max(CLOSE, 0.5 * self.interval) if self.stated_tolerance is None else self.stated_tolerance
 
     def add(self, side: int, frame: Frame) -> None:
         """Add a frame of the left (0) or right (1) source."""

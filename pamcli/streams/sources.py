@@ -33,10 +33,8 @@ OPENING, STALLED = 10.0, 5.0  # s without an answer, and without data, after whi
 FIRST_WAIT, LONGEST_WAIT = 1.0, 30.0  # s between attempts, doubled after each
 STEADY = 10  # frames after which a stream counts as restored, and the next wait begins small
 REFRESHED = 2.0  # s, the longest time without a key frame for which frames after a loss count as damaged
-WAITED, OLDEST = (
-    0.002,
-    1.0,
-)  # s of waiting that show that a frame is not delayed, and the longest time without
+WAITED = 0.25  # share of a frame interval, after whose wait a frame is not late
+OLDEST = 1.0  # s, the longest time in which frames are skipped because they are late
 PATIENCE = 1.0  # s in which a reader must end; one that is blocked does not, and owns only its frames
 NETWORK_OPTIONS = {"fflags": "nobuffer", "probesize": "500000", "analyzeduration": "500000"}
 
@@ -171,7 +169,7 @@ class Source(threading.Thread):
         for packet, waited in _demux(container, stream):
             arrived = self.heard = time.monotonic()
             # What arrived while this thread was busy, as at the start, seems newer than it is.
-            is_late &= waited < WAITED and arrived - shown < OLDEST
+            is_late &= waited < WAITED * self.pairing.interval and arrived - shown < OLDEST
             try:
                 images = packet.decode() if decoder is None else [packet] if packet.size else []
             except self.library.error.InvalidDataError:
