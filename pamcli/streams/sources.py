@@ -33,8 +33,8 @@ OPENING, STALLED = 10.0, 5.0  # s without an answer, and without data, after whi
 FIRST_WAIT, LONGEST_WAIT = 1.0, 30.0  # s between attempts, doubled after each
 STEADY = 10  # frames after which a stream counts as restored, and the next wait begins small
 REFRESHED = 2.0  # s, the longest time without a key frame for which frames after a loss count as damaged
-WAITED = 0.25  # share of a frame interval, after whose wait a frame is not late
-OLDEST = 1.0  # s, the longest time in which frames are skipped because they are late
+WAITED, PAUSED = 0.25, 5.0  # frame intervals: after shorter and longer waits, a frame may be an old one
+SHORTEST_PAUSE, SKIPPING = 0.5, 1.0  # s; the second is the longest time in which such frames are skipped
 PATIENCE = 1.0  # s in which a reader must end; one that is blocked does not, and owns only its frames
 NETWORK_OPTIONS = {"fflags": "nobuffer", "probesize": "500000", "analyzeduration": "500000"}
 
@@ -164,12 +164,16 @@ class Source(threading.Thread):
         broken_until = 0.0
         is_timed, first = not _UNTIMED.match(container.format.name), None
         is_stream, began = self.address.kind == "stream", time.monotonic()
-        is_late, shown = is_stream, began
+        must_wait, late_since = is_stream, None
         clock = self.clock or Clock()  # the time stamps of a new connection may begin anew
         for packet, waited in _demux(container, stream):
             arrived = self.heard = time.monotonic()
-            # What arrived while this thread was busy, as at the start, seems newer than it is.
-            is_late &= waited < WAITED * self.pairing.interval and arrived - shown < OLDEST
+            # What arrived during a pause of the network or of this thread seems newer than it is.
+            interval = self.pairing.interval
+            if WAITED * interval <= waited <= max(PAUSED * interval, SHORTEST_PAUSE):
+                late_since = None
+            elif late_since is None:
+                late_since = arrived
             try:
                 images = packet.decode() if decoder is None else [packet] if packet.size else []
             except self.library.error.InvalidDataError:
@@ -183,7 +187,7 @@ class Source(threading.Thread):
                 if image.is_corrupt or arrived < broken_until:
                     self.damaged += 1
                     continue
-                if is_late:
+                if must_wait and late_since is not None and arrived - late_since < SKIPPING:
                     continue
                 stamp = float(image.pts * image.time_base) if is_timed and image.pts is not None else None
                 if self.address.kind != "video":
@@ -201,7 +205,7 @@ class Source(threading.Thread):
                 read = partial(self._read, image, decoder)
                 yield Frame(read, memory, self.count, stamp - self.offset, captured)
                 self.count += 1
-                is_late, shown = is_stream and not is_timed, arrived
+                must_wait = is_stream and not is_timed
 
     def _read(self, image: Any, decoder: Any) -> np.ndarray | None:
         """Convert an image, or decode a packet; return None if it is damaged."""
