@@ -15,7 +15,7 @@ from pamcli.files.outputs import check_new_file
 from pamcli.files.suffixes import POINT_CLOUD_SUFFIXES
 from pamcli.files.units import parse_length
 
-AXES = "metres in left camera coordinates: x to the right, y down, z ahead"
+AXES = "metres in camera coordinates: x to the right, y down, z ahead"
 COLORS = "red", "green", "blue"
 _ROWS_AT_ONCE = 64
 _LAS_UNIT = 1e-4  # m, of the whole numbers that a LAS file stores

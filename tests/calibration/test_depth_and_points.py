@@ -215,7 +215,7 @@ def test_a_cloud_holds_the_points_and_their_colours(calibration: Calibration, tr
     vertex = ply["vertex"]
     known = np.isfinite(truth)
     assert (ply.byte_order, ply.text) == ("<", False)
-    assert ply.comments == ["metres in left camera coordinates: x to the right, y down, z ahead"]
+    assert ply.comments == ["metres in camera coordinates: x to the right, y down, z ahead"]
     assert len(vertex) == count == np.count_nonzero(known)
     points = np.stack([vertex[axis] for axis in "xyz"], axis=1)
     np.testing.assert_allclose(points, points_of(calibration, truth)[known], rtol=1e-5, atol=1e-6)
