@@ -37,7 +37,8 @@ class StreamServer:
     """One camera: serves frames in real time to each client, from the number that the clock says.
 
     `stall` and `disconnect` interrupt it; `sizes` are used in turn after `change_size`; `offset` delays the
-    exposure, `lag` the transport (s); up to `backlog` late frames are sent at once.
+    exposure, `lag` the transport (s); `backlog` is the number of late frames
+    that are sent at once after a stall.
     """
 
     def __init__(
@@ -105,12 +106,13 @@ class StreamServer:
     def _frames(self) -> Any:
         """Yield the number of each frame when it is due."""
         generation = self.generation
-        number = int((time.monotonic() - self.start) * self.rate) + 1 - self.backlog
+        number = int((time.monotonic() - self.start) * self.rate) + 1
         while not self.closed and generation == self.generation:
             due = self.start + number / self.rate + self.offset + self.lag
             time.sleep(max(0.0, due - time.monotonic(), self.stalled_until - time.monotonic()))
             newest = int((time.monotonic() - self.start - self.lag) * self.rate)
-            number = max(number, newest - self.backlog)
+            held = self.backlog if time.monotonic() < self.stalled_until + 1 else 0
+            number = max(number, newest - held)
             yield number
             number += 1
 
