@@ -28,7 +28,8 @@ from pamcli.workers import answer_in_processes
 
 LEAST_PAIRS, LEAST_PIXELS = 8, 2_500_000
 """Smallest number of pairs, and pixels of their left images, for which starting another process pays: 16
-pairs of 741x497 px took 23.3 s in one process on two cores, and 18.9 s in two."""
+pairs of 741x497 px took 23.3 s in one process on two cores and 18.9 s in two; beside other programs, 40 s in
+two and more than 70 s in one."""
 PROCESS_MEMORY = 1_000_000_000
 """Free memory that a process needs, bytes."""
 MOST_THREADS, THREAD_PIXELS = 8, 40_000_000
