@@ -42,8 +42,9 @@ def main() -> int:
             if folder == "pamcli":
                 lines[package if package in BUDGETS else "others"] += count
     for name, most in {**BUDGETS, **LIMITS}.items():
-        exceeded = ": too many lines" if name in LIMITS and lines[name] > most else ""
-        print(f"{name:12} {lines[name]:6} of {most:6}{exceeded}")
+        remedy = ": shorten, or raise LIMITS in .ci/check_sizes.py, with the reason in the commit"
+        exceeded = remedy if name in LIMITS and lines[name] > most else ""
+        print(f"{name:12} {lines[name]:6} of {most:6}{'' if name in LIMITS else ' aimed at'}{exceeded}")
     return int(any(lines[name] > limit for name, limit in LIMITS.items()))
 
 

@@ -27,6 +27,9 @@ if tuple(map(int, version.split("."))) <= tuple(map(int, released[0].split("."))
 head, _, rest = text.partition("## [Unreleased]\n")
 if not rest.partition("\n## [")[0].strip():
     sys.exit("CHANGELOG.md has no lines under Unreleased: there is nothing to release.")
+headings = re.findall(r"^### .+", rest.partition("\n## [")[0], re.MULTILINE)
+if len(set(headings)) < len(headings):
+    sys.exit("CHANGELOG.md has a heading twice under Unreleased: join both sections.")
 code = package.read_text(encoding="utf-8")
 if len(re.findall(r'^__version__ = ".*"$', code, re.MULTILINE)) != 1:
     sys.exit("pamcli/__init__.py must have one line with __version__.")

@@ -2,7 +2,7 @@
 # Every check of the project: formatting, lint, texts, sizes, types, tests. Arguments go to pytest, which runs in the
 # checkout's root: scripts/test.sh tests/imaging -k pfm
 # As the first argument:
-#   --fast   format, lint, texts, imports and every command once, in less than a minute
+#   --fast   format, lint, texts, imports and every command once, in one or two minutes
 #   --lint   format, lint, texts, sizes and types, no tests
 #   --coverage   everything, and then the share of lines of each module that ran, lowest first
 set -eu

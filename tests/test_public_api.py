@@ -294,8 +294,8 @@ def test_metrics_of_arrays() -> None:
         pamcli.disparity_metrics(estimate[:, 1:], truth)
     with pytest.raises(pamcli.PamError, match="nothing to measure"):
         pamcli.disparity_metrics(estimate, np.full_like(truth, np.nan))
-    for wrong in (None, [[1]], truth[None]):
-        with pytest.raises(pamcli.PamError, match=r"`truth` must be an array \(H, W\)"):
+    for wrong, got in ((None, "NoneType"), ([[1]], "list"), (truth[None], r"an array \(1, 2, 4\)")):
+        with pytest.raises(pamcli.PamError, match=rf"`truth` must be an array \(H, W\), got {got}"):
             pamcli.disparity_metrics(estimate, wrong)  # type: ignore[arg-type]
 
 

@@ -237,7 +237,9 @@ def disparity_metrics(
     for name, values in maps.items():
         is_optional = name in ("visible", "confidence")
         if not (is_optional and values is None) and len(getattr(values, "shape", ())) != 2:
-            raise UsageError(f"`{name}` must be an array (H, W)")
+            shape = getattr(values, "shape", None)
+            got = type(values).__name__ if shape is None else f"an array {shape}"
+            raise UsageError(f"`{name}` must be an array (H, W), got {got}")
     image = np.zeros((*truth.shape, 3), np.uint8)
     mask = None if visible is None else np.asarray(visible, bool)  # masks read from images hold 0 and 255
     sample = Sample("the map", image, image, np.asarray(truth, np.float32), visible=mask)

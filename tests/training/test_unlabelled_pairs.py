@@ -65,10 +65,10 @@ def test_labels_are_written_and_read(tmp_path: Path) -> None:
         found.load(1)
     for index in found.list_unlabelled():
         found.write_label(index, find)
-    assert given == [(120, 240, 3)] * 3  # small images are matched larger, and learned from so
+    assert given == [(96, 192, 3)] * 3  # small images are matched larger, and learned from so
     sample = found.load(2)
     assert sample.name == "002"
-    assert sample.left.shape == sample.right.shape == (120, 240, 3)
+    assert sample.left.shape == sample.right.shape == (96, 192, 3)
     assert np.unique(sample.disparity) == 5.5
 
 
