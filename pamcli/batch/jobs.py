@@ -73,7 +73,7 @@ class Result:
     data: bytes | None = None
     """Bytes of the result whose path is `-`."""
     video_warnings: Sequence[str] = ()
-    """Suspected problems of the frame in videos, which are reported once per video."""
+    """Problems of a frame that are reported in one warning for the whole video."""
 
     @property
     def left(self) -> Path | None:

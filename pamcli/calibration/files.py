@@ -12,8 +12,8 @@ from pamcli.calibration import opencv_files as opencv
 from pamcli.calibration import slam_files as slam
 from pamcli.calibration.alignment import OtherCamera
 from pamcli.calibration.description import CameraDescription, Extrinsics, Interpretation, StoredCalibration
+from pamcli.calibration.generic_files import read_named, read_placed
 from pamcli.calibration.geometry import Calibration, Floats, Size
-from pamcli.calibration.named_values import read_named, read_placed
 from pamcli.calibration.parsing import Source, walk
 from pamcli.calibration.rig import Rig
 from pamcli.errors import InputError, UsageError

@@ -10,8 +10,8 @@ import numpy as np
 
 from pamcli.calibration.camera import Camera, invert_transform, make_rotation, make_transform, pinhole_matrix
 from pamcli.calibration.description import CameraDescription, describe_rectified, pair_cameras
+from pamcli.calibration.generic_files import read_named
 from pamcli.calibration.geometry import Floats, Size
-from pamcli.calibration.named_values import read_named
 from pamcli.calibration.opencv_files import TOPIC, describe_ros
 from pamcli.calibration.parsing import (
     KB4,

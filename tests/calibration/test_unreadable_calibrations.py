@@ -19,7 +19,7 @@ import numpy as np
 import program_files as programs
 import pytest
 from mat_writer import mat
-from test_named_values import TWO_CAMERAS
+from test_generic_files import TWO_CAMERAS
 from test_program_files import ALL, Read
 
 from pamcli.calibration.files import FORMATS, read_calibration
