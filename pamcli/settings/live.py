@@ -47,7 +47,7 @@ class LiveSettings(RectifiedCalibration, LensesAndPose, Matching, Compute, NewFi
         panel="Input",
     )
     offset: AnyNumber = option(
-        "Delay of the right stream: its time stamps of a moment are N ms above those of the left one.",
+        "Subtract N ms from the time stamps of the right stream before pairing.",
         default=0.0,
         metavar="MS",
         panel="Input",
