@@ -5,7 +5,7 @@
 
 | topic | module |
 | --- | --- |
-| the loop over pairs, methods and protocols | `loop` |
+| the loop over pairs, methods and protocols, and the tables of its metrics | `loop` |
 | the two tasks, from settings to the page | `disparity`, `superres` |
 | metrics, added up by a `Meter` | `disparity_metrics`, `superres_metrics` |
 | per-pixel errors, image regions, error distributions | `pixels` |
@@ -13,9 +13,8 @@
 | methods: networks, result files, peak memory | `methods`; OpenCV: `opencv_methods` |
 | tables as text, Markdown, LaTeX, CSV, JSON | `tables` |
 | `Evaluation`: the tables, facts and notes of all methods | `results` |
-| further tables: paired differences; regions and protocols | `comparison`, `disparity_tables` |
+| further tables: paired differences; regions, protocols and studies | `comparison`, `disparity_tables` |
 | all files; HTML report, from `templates/` | `report`, `report_charts`, `report_images` |
 | published results | `published` |
-| accuracy by resolution, range, maximum disparity | `studies` |
 | archives for benchmark servers | `submissions` |
 """

@@ -8,13 +8,12 @@ percentiles are too narrow for few scenes: with 12 scenes they cover the true me
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.evaluation.loop import ImageFigures, MeasuredSet
+from pamcli.evaluation.loop import MeasuredSet
 from pamcli.evaluation.results import Evaluation
 from pamcli.evaluation.tables import Column, Table, Value, flatten, make_text_columns, to_json_row
 from pamcli.files.paths import pluralize
@@ -31,11 +30,6 @@ class Difference(NamedTuple):
     high: float
     images: int
     scenes: int
-
-    def format(self, decimals: int) -> str:
-        """Format the difference for people: "+1.20 [+0.80, +1.70]"."""
-        mean, low, high = (f"{value:+.{decimals}f}" for value in (self.mean, self.low, self.high))
-        return mean if math.isnan(self.low) else f"{mean} [{low}, {high}]"
 
 
 def compute_interval(
@@ -67,18 +61,18 @@ def compute_interval(
 def compare_methods(one: MeasuredSet[Any], method: str, other: str, key: str) -> Difference | None:
     """Compare two methods by a metric of `flatten`; return None if no image has it for both."""
     total, reference = one.methods[method], one.methods[other]
-    names, values = [], []
+    differences = {}
     for image, beside in zip(total.images, reference.images, strict=True):
         value = flatten(image.figures).get(key, math.nan) - flatten(beside.figures).get(key, math.nan)
         if math.isfinite(value):
-            names.append(image.name)
-            values.append(value)
-    if not names:
+            differences[image.name] = value
+    if not differences:
         return None
-    scenes = [one.source.scene(name) for name in names]
-    weights = np.array([total.weights.get(name.rpartition("/")[2], 1.0) for name in names])
-    interval = compute_interval(np.array(values), scenes, weights)
-    return Difference(float(np.average(values, weights=weights)), *interval, len(names), len({*scenes}))
+    scenes = [one.source.scene(name) for name in differences]
+    weights = np.array([total.weights.get(name.rpartition("/")[2], 1.0) for name in differences])
+    values = np.array([*differences.values()])
+    mean = float(np.average(values, weights=weights))
+    return Difference(mean, *compute_interval(values, scenes, weights), len(scenes), len({*scenes}))
 
 
 def add_comparison(
@@ -88,7 +82,7 @@ def add_comparison(
     metrics: Sequence[str],
     *beyond: str,
     timed: str,
-) -> Evaluation:
+) -> None:
     """Add the table of methods, one row per data set and method, and its notes.
 
     Args:
@@ -101,60 +95,59 @@ def add_comparison(
     """
     first = next(iter(sets[0].methods))
     rows: list[dict[str, Value]] = []
-    numbers, notes = [], []
+    numbers: list[dict[str, Any]] = []
+    notes = []
     for one in sets:
         for name, total in one.methods.items():
+            seconds = [image.seconds for image in total.images if image.seconds is not None]
+            memory = [image.memory for image in total.images if image.memory is not None]
             means = flatten(total.image_means)
-            figures = {"data": one.label, "method": name} | _list_costs(total.images)
-            figures |= {key: means.get(key) for key in (*metrics, *beyond)}
-            row, plain = {**figures}, {}
+            row: dict[str, Value] = {
+                "data": one.label,
+                "method": name,
+                "seconds": sum(seconds) / len(seconds) if seconds else None,
+                # The first pair also pays for loading libraries.
+                "megabytes": max(memory[1:] or memory) / 1e6 if memory else None,
+                **{key: means.get(key) for key in (*metrics, *beyond)},
+            }
+            numbers.append({**to_json_row(row), "differences": {}})
             for key in metrics if name != first else ():
-                difference = compare_methods(one, name, first, key)
-                row[f"{key}-first"] = difference and difference.format(columns[key].decimals)
-                plain[key] = difference and to_json_row(difference._asdict())
+                found = compare_methods(one, name, first, key)
+                row[f"{key}-first"] = found and _format(found, columns[key].decimals)
+                numbers[-1]["differences"][key] = found and to_json_row(found._asdict())
             rows.append(row)
-            numbers.append({**to_json_row(figures), "differences": plain})
         count = len({one.source.scene(image.name) for image in one.meter.images if image.figures})
         scenes = pluralize(count, "scene")
-        if count < LEAST_SCENES:
-            notes.append(f"{one.label}: {scenes}; intervals of the differences need {LEAST_SCENES}")
-        else:
-            method = f"bootstrap of {scenes}, {DRAWS:,} draws"
-            notes.append(
-                f"{one.label}: the intervals contain the true mean difference in 95 % of cases, {method}"
-            )
+        note = f"{scenes}; intervals of the differences need {LEAST_SCENES}"
+        if count >= LEAST_SCENES:
+            note = "the intervals contain the true mean difference in 95 % of cases, "
+            note += f"bootstrap of {scenes}, {DRAWS:,} draws"
+        notes.append(f"{one.label}: {note}")
     minus_first = [
         Column(f"{key}-first", f"{columns[key].title} minus {first}", columns[key].unit, text=True)
         for key in metrics
     ]
-    memory = "largest memory used for a pair, beyond what was in use before"
-    table_columns = (
+    memory_note = "largest memory used for a pair, beyond what was in use before"
+    table_columns = [
         *make_text_columns("data", "method"),
         columns[metrics[0]],
         minus_first[0],
         *(columns[key] for key in metrics[1:]),
         Column("seconds", "time", "s", 3),
-        Column("megabytes", "memory", "MB", 0, note=memory),
+        Column("megabytes", "memory", "MB", 0, note=memory_note),
         *minus_first[1:],
         *(columns[key] for key in beyond),
-    )
-    regions = page.numbers.get("comparison", {})
+    ]
     note = (
         f"Means over the images. Differences to {first} are paired by image, with 95 % intervals by scenes."
     )
-    return replace(
-        page,
-        sections=(Table(table_columns, tuple(rows), "Method comparison", note), *page.sections),
-        notes=(*notes, f"time and memory are those of the {timed} alone", *page.notes),
-        numbers={**page.numbers, "comparison": {"reference": first, "methods": numbers} | regions},
-    )
+    page.sections.insert(0, Table(table_columns, rows, "Method comparison", note))
+    page.notes[:0] = [*notes, f"time and memory are those of the {timed} alone"]
+    parts = page.numbers.get("comparison", {})
+    page.numbers["comparison"] = {"reference": first, "methods": numbers} | parts
 
 
-def _list_costs(images: Sequence[ImageFigures]) -> dict[str, Value]:
-    seconds = [image.seconds for image in images if image.seconds is not None]
-    memory = [image.memory for image in images if image.memory is not None]
-    return {
-        "seconds": sum(seconds) / len(seconds) if seconds else None,
-        # The first pair also pays for loading libraries.
-        "megabytes": max(memory[1:] or memory) / 1e6 if memory else None,
-    }
+def _format(difference: Difference, decimals: int) -> str:
+    """Format a difference for people: "+1.20 [+0.80, +1.70]"."""
+    mean, low, high = (f"{value:+.{decimals}f}" for value in difference[:3])
+    return mean if math.isnan(difference.low) else f"{mean} [{low}, {high}]"

@@ -2,10 +2,11 @@
 
 import math
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,17 +14,18 @@ from pamcli.data.listing import resize_sample
 from pamcli.data.open import open_data_sets
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
-from pamcli.evaluation import studies
 from pamcli.evaluation.comparison import add_comparison
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
 from pamcli.evaluation.disparity_tables import (
     COLUMNS,
     DISTANCES,
     HEADLINES,
-    REGION_COLUMN,
+    RESOLUTIONS,
+    STUDY_RANGES,
     add_figures,
     add_means,
     add_regions,
+    add_study,
     make_charts,
 )
 from pamcli.evaluation.loop import ImageFigures, Method, Task, measure_sets
@@ -40,7 +42,7 @@ from pamcli.evaluation.protocols import (
 from pamcli.evaluation.published import add_published
 from pamcli.evaluation.report import check_files, write_files
 from pamcli.evaluation.report_images import DrawnPair, draw_consistency, draw_disparities
-from pamcli.evaluation.results import WORST, Evaluation, make_page
+from pamcli.evaluation.results import WORST, Evaluation
 from pamcli.evaluation.tables import Column, Value
 from pamcli.imaging.degradation import Degradation, parse_cameras
 from pamcli.imaging.images import to_uint8
@@ -50,6 +52,7 @@ from pamcli.settings.evaluation import DisparityMaps, EvaluateDisparitySettings
 from pamcli.settings.options import takes
 
 COMPARED = ("d1", "epe", "bad-2")  # metrics to compare after those that the protocol states
+LIMITS = (192, 96)  # maximum disparities, px, of the additional runs of the study "range"
 
 DisparityMethod = Method[Sample, Estimate]
 
@@ -79,15 +82,19 @@ def measure_disparity(settings: EvaluateDisparitySettings, listener: Reporter) -
     sets = open_data_sets(settings.data)
     if settings.camera:
         cameras = parse_cameras(settings.camera, "`camera`")
-        sets = [DegradedImages(each, *camera) for each in sets for camera in cameras.items()]
-    if pairs:
-        built = list_built(pairs, settings.network_from)
-        methods = [_make_method(name, what, settings, built, listener) for name, what in pairs]
-    else:
-        methods = [load_method(settings, listener, allow_missing=settings.allow_missing)]
+        sets = [
+            ChangedSource(each, partial(_degrade, kind, camera), kind)
+            for each in sets
+            for kind, camera in cameras.items()
+        ]
+    built = list_built(pairs, settings.network_from) if pairs else []
+    methods = [_make_method(*pair, settings, built, listener) for pair in pairs]
+    methods = methods or [load_method(settings, listener, allow_missing=settings.allow_missing)]
     worst = WORST if settings.report else 0
     page = evaluate(task, sets, methods, compare=settings.compare, worst=worst, listener=listener)
-    return add_means(page) if settings.camera and len(pairs) < 2 else page
+    if settings.camera and not task.comparing:
+        add_means(page)
+    return page
 
 
 def load_method(
@@ -101,8 +108,8 @@ def load_method(
 ) -> DisparityMethod:
     """Load the network, or take the `predictions`. The keywords are fields of the methods."""
     if settings.predictions is not None:
-        folder = Path(settings.predictions)
-        return DisparityFiles(folder, allow_missing, name, scale=settings.scale, seconds=seconds)
+        folder, scale = settings.predictions, settings.scale
+        return DisparityFiles(folder, allow_missing, name, scale=scale, seconds=seconds)
     with listener.starting(str(settings.name)):
         from pamcli.inference.loading import load_matcher
 
@@ -149,80 +156,67 @@ def evaluate(
     """
     sets = open_data_sets(data)
     if task.comparing:
-        sets = [each if each.has_truth() else _Referenced(each, methods[0]) for each in sets]
-    variants = studies.make_variants(task.study, methods[-1]) if task.study and methods else {}
-    measured, notes = measure_sets(task, sets, methods, variants=variants, worst=worst, listener=listener)
-    page = add_figures(make_page(task, measured, methods, notes), measured, task.protocols)
+        note = f"no ground truth: all figures are differences from {methods[0].name}"
+        for index, source in enumerate(sets):
+            if not source.has_truth():
+                methods[0].open_set(source)
+                sets[index] = ChangedSource(source, partial(_take_as_truth, methods[0]), note=note)
+    variants = task.make_variants(methods[-1]) if methods else {}
+    measured, page = measure_sets(task, sets, methods, variants=variants, worst=worst, listener=listener)
+    add_figures(page, measured, task.protocols)
     if task.study is not None:
-        page = studies.add_study(page, task.study, measured)
+        add_study(page, task.study, measured)
     if task.comparing:
         stated = [each.metric for each in measured[0].meter.protocol.stated if each.region == "all"]
         metrics = [*dict.fromkeys((*stated, *COMPARED))][:3]
-        page = add_regions(page, measured, COLUMNS[metrics[0]])
-        page = add_comparison(page, measured, COLUMNS, metrics, "density", timed="disparity")
+        add_regions(page, measured, COLUMNS[metrics[0]])
+        add_comparison(page, measured, COLUMNS, metrics, "density", timed="disparity")
     elif worst:
-        page = replace(page, charts=(*page.charts, *(each for one in measured for each in make_charts(one))))
-    return add_published(page, measured, methods[-1].name, task.scale) if compare else page
+        page.charts += [chart for one in measured for chart in make_charts(one)]
+    if compare:
+        add_published(page, measured, methods[-1].name)
+    return page
 
 
-class _Changed(Source):
+class ChangedSource(Source):
     """A data set whose samples are changed after they are loaded."""
 
-    def __init__(self, source: Source) -> None:
-        self.source, self.names, self.unpaired, self.spec = source, source.names, source.unpaired, source.spec
-        self.full_size = source.full_size
-
-    @property
-    def absent(self) -> tuple[str, ...]:
-        return self.source.absent
-
-
-class DegradedImages(_Changed):
-    """A data set as a camera of a kind of `CAMERAS` would have taken it; the same on every run."""
-
-    def __init__(self, source: Source, kind: str, degradation: Degradation) -> None:
-        super().__init__(source)
-        self.kind, self.degradation = kind, degradation
-        if source.spec is not None:
+    def __init__(self, source: Source, change: Callable[[Sample], Sample], kind: str = "", note: str = ""):
+        """Change the samples. `kind` is added to the name; `note` replaces those on missing ground truth."""
+        self.source, self.change, self.kind, self.note = source, change, kind, note
+        self.names, self.unpaired, self.full_size = source.names, source.unpaired, source.full_size
+        self.spec = source.spec
+        if kind and source.spec is not None:
             self.spec = replace(source.spec, text=f"{source.spec.text}, {kind}")
 
     @property
     def label(self) -> str:
-        return f"{self.source.label}, {self.kind}".lstrip(", ")
-
-    def load(self, index: int) -> Sample:
-        sample = self.source.load(index)
-        if self.kind == "clean":
-            return sample
-        rngs = (
-            np.random.default_rng(zlib.crc32(f"{sample.name} {side}".encode())) for side in ("left", "right")
-        )
-        views = zip((sample.left, sample.right), rngs, strict=True)
-        left, right = (self.degradation(to_uint8(view), rng) for view, rng in views)
-        return replace(sample, left=left, right=right)
-
-
-class _Referenced(_Changed):
-    """A data set without ground truth, with the results of a method in its place."""
-
-    def __init__(self, source: Source, method: DisparityMethod) -> None:
-        super().__init__(source)
-        self.method = method
-        method.open_set(source)
-
-    @property
-    def label(self) -> str:
-        return self.source.label
+        return ", ".join(filter(None, (self.source.label, self.kind)))
 
     @property
     def absent(self) -> tuple[str, ...]:
-        others = [line for line in self.source.absent if not line.startswith("no ground truth")]
-        return (*others, f"no ground truth: all figures are differences from {self.method.name}")
+        if not self.note:
+            return self.source.absent
+        return (*(line for line in self.source.absent if not line.startswith("no ground truth")), self.note)
 
     def load(self, index: int) -> Sample:
-        sample = self.source.load(index)
-        answer = self.method.run(sample)
-        return sample if answer is None else replace(sample, disparity=answer.disparity)
+        return self.change(self.source.load(index))
+
+
+def _degrade(kind: str, degradation: Degradation, sample: Sample) -> Sample:
+    """Return the images as a camera of a kind of `CAMERAS` would have taken them; the same on every run."""
+    if kind == "clean":
+        return sample
+    views = []
+    for side, view in (("left", sample.left), ("right", sample.right)):
+        rng = np.random.default_rng(zlib.crc32(f"{sample.name} {side}".encode()))
+        views.append(degradation(to_uint8(view), rng))
+    return replace(sample, left=views[0], right=views[1])
+
+
+def _take_as_truth(method: DisparityMethod, sample: Sample) -> Sample:
+    answer = method.run(sample)
+    return sample if answer is None else replace(sample, disparity=answer.disparity)
 
 
 @dataclass(frozen=True)
@@ -231,7 +225,7 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
 
     max_gt: float | None = None  # count only pixels with ground truth below this, px
     resize: tuple[int, int] | None = None  # width, height to resize to before
-    study: Literal["resolution", "range"] | None = None  # measured in addition, see `studies`
+    study: Literal["resolution", "range"] | None = None  # measured in addition, see `add_study`
     comparing: bool = False  # compare several methods by paired differences and more image regions
     protocols: tuple[str, ...] = ()
     """Keys of `PROTOCOLS`; the first one rules all tables. () = the protocol of each data set's benchmark."""
@@ -241,7 +235,7 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
     key_figures = ("d1", "bad-2", "epe", "density")
     average = POOLED
     row_columns = (
-        REGION_COLUMN,
+        Column("region", "region", text=True, note="; ".join(f"{k}: {v}" for k, v in REGIONS.items())),
         Column("average", "average", text=True, note=f"{POOLED}: over all pixels of the data set"),
         Column("images", "images", decimals=0, note="number of left images with pixels of the region"),
     )
@@ -259,6 +253,17 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
             hint = "a protocol defines which ground truth counts"
             raise UsageError("cannot use both `max_gt` and `protocol`", hint)
 
+    def make_variants(self, method: DisparityMethod) -> Mapping[float, Callable[[Sample], Estimate]]:
+        """Return the modified runs of a network for the study, by scale factor or maximum disparity, px."""
+        matcher: Any = method
+        if self.study == "resolution":
+            if method.network is None:
+                raise UsageError("`study` resolution requires a network", "result files have one resolution")
+            return {factor: partial(matcher.match_at, factor) for factor in RESOLUTIONS if factor != 1}
+        if self.study is None or method.network is None or method.network.model.has_fixed_search:
+            return {}
+        return {limit: matcher.with_limit(limit).run for limit in LIMITS}
+
     def make_case(self, sample: Sample) -> Sample | None:
         if sample.disparity is None:
             return None
@@ -269,16 +274,15 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
         full_size = source.full_size and self.resize is None
         usual = replace(USUAL.get(name, DisparityProtocol()), max_gt=self.max_gt)
         rules = {each: PROTOCOLS[each].get_rules(name) for each in self.protocols}
-        meters = {
+        first = next(iter(rules.values()), usual)
+        if self.study == "range" or not first.ranges:
+            ranges = STUDY_RANGES if self.study == "range" else ()
+            first = replace(first, ranges=DISTANCES if self.comparing else ranges)
+        rules = {"": replace(first, parts=self.comparing), **rules}
+        return {
             key: DisparityMeter(replace(each, resize=self.resize), full_size=full_size)
             for key, each in rules.items()
         }
-        first = next(iter(rules.values()), usual)
-        if self.study == "range" or not first.ranges:
-            ranges = studies.RANGES if self.study == "range" else ()
-            first = replace(first, ranges=DISTANCES if self.comparing else ranges)
-        first = replace(first, resize=self.resize, parts=self.comparing)
-        return {"": DisparityMeter(first, full_size=full_size), **meters}
 
     def make_rows(self, total: DisparityMeter) -> list[dict[str, Value]]:
         """Return one row per region and average; skip rows that would repeat another one."""
@@ -306,11 +310,11 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
         self, case: Sample, answers: Mapping[str, Estimate], images: Sequence[ImageFigures]
     ) -> DrawnPair:
         """Draw a pair for the report; for a single network also its left-right difference and uncertainty."""
-        captions = [
-            f"{f'{name}: ' if len(answers) > 1 else ''}D1 {image.figures['all']['d1']:.1f} %, "
-            f"end-point error {image.figures['all']['epe']:.2f} px"
-            for name, image in zip(answers, images, strict=True)
-        ]
+        captions = []
+        for name, image in zip(answers, images, strict=True):
+            figures = image.figures["all"]
+            caption = f"D1 {figures['d1']:.1f} %, end-point error {figures['epe']:.2f} px"
+            captions.append(f"{name}: {caption}" if len(answers) > 1 else caption)
         found = {name: one.disparity for name, one in answers.items()}
         pair = draw_disparities(case, "; ".join(captions), found)
         first = next(iter(answers.values()))

@@ -80,7 +80,7 @@ class DisparityMeter(Meter[Sample, Estimate]):
         self._counters: dict[str, Counter[str]] = {}
         self.histograms = {"all": pixels.make_error_histogram(), "noc": pixels.make_error_histogram()}
         """Distributions of the errors of all counted pixels with an estimate."""
-        self._by_confidence: NDArray[np.float64] | None = None
+        self._by_confidence = np.zeros((3, 1))
         self._confidence_errors = pixels.make_error_histogram()
         self._clipped = self._without_fine = 0
 
@@ -107,18 +107,17 @@ class DisparityMeter(Meter[Sample, Estimate]):
         nearest = protocol.fine == "nearest"
         truth, error, outliers = pixels.compute_pixel_errors(estimate, sample, nearest=nearest)
         counted = _mask_counted(truth, protocol)
-        regions: dict[str, dict[str, float]] = {}
-        areas = {}
+        areas: dict[str, float] = {}
         if answer.confidence is not None:
             sure = counted & estimated
-            by_level = pixels.count_by_confidence(
-                error[sure], pixels.repeat_pixels(answer.confidence, times)[sure], name=sample.name
-            )
+            confidence = pixels.repeat_pixels(answer.confidence, times)[sure]
+            by_level = pixels.count_by_confidence(error[sure], confidence, name=sample.name)
             histogram = pixels.make_error_histogram(error[sure])
-            curve = pixels.compute_sparsification(by_level, histogram)
-            areas = {} if curve is None else curve.areas()
+            if curve := pixels.compute_sparsification(by_level, histogram):
+                areas = curve.areas()
             self._confidence_errors += histogram
-            self._by_confidence = by_level + (0 if self._by_confidence is None else self._by_confidence)
+            self._by_confidence = self._by_confidence + by_level
+        regions: dict[str, dict[str, float]] = {}
         for region, mask in pixels.make_region_masks(sample, truth, counted, protocol.ranges).items():
             if not mask.any():
                 continue
@@ -138,11 +137,10 @@ class DisparityMeter(Meter[Sample, Estimate]):
                 regions[region] |= _find_quantiles(finite, floor=protocol.floor_quantiles)
         if regions:
             regions["all"] |= areas
-        image = ImageFigures(sample.name, regions, answer.seconds, answer.memory)
-        self.images.append(image)
+        self.images.append(ImageFigures(sample.name, regions, answer.seconds, answer.memory))
         self._without_fine += bool(protocol.fine and case.fine is None and not self.full_size)
         self._clipped += bool(bounded)
-        return image
+        return self.images[-1]
 
     @cached_property
     def pooled_metrics(self) -> Figures:
@@ -157,12 +155,9 @@ class DisparityMeter(Meter[Sample, Estimate]):
         for region in (*REGIONS, *pixels.name_ranges(protocol.ranges)):
             if region in self._counters:
                 pooled[region] = _compute_figures(self._counters[region], skip_holes=protocol.skip_holes)
-        for region, histogram in self.histograms.items():
-            if region in pooled:
-                for name, fraction in QUANTILES.items():
-                    pooled[region][name] = pixels.find_quantile(histogram, fraction)
-        curve = self.curve()
-        if curve is not None:
+                for name, fraction in QUANTILES.items() if region in self.histograms else ():
+                    pooled[region][name] = pixels.find_quantile(self.histograms[region], fraction)
+        if curve := self.curve():
             pooled["all"] |= curve.areas()
         return pooled
 
@@ -172,8 +167,6 @@ class DisparityMeter(Meter[Sample, Estimate]):
 
     def curve(self) -> pixels.SparsificationCurve | None:
         """Return the sparsification curve over all pixels; None without confidence."""
-        if self._by_confidence is None:
-            return None
         return pixels.compute_sparsification(self._by_confidence, self._confidence_errors)
 
     @property
@@ -261,29 +254,25 @@ def _check_estimate(case: Sample, answer: Estimate) -> None:
                 f"but the ground truth is {format_size(truth.shape)}",
                 "results must have the size of the ground truth; pam does not resize them",
             )
-    factor = (
-        None if answer.of_network else measure_scale_factor(np.asarray(answer.disparity, np.float32), truth)
-    )
+    if answer.of_network:
+        return
+    factor = measure_scale_factor(np.asarray(answer.disparity, np.float32), truth)
     if factor is None:
         return
-    if factor == 0:
-        raise InputError(
-            f"{case.name}: the disparity is 0 everywhere", "check that these are the right files"
-        )
-    problem = f"{case.name}: the disparities are {factor:.3g} times the ground truth nearly everywhere"
-    if factor < 0:
-        problem = (
-            f"{case.name}: the disparities are negative everywhere, but those of the left image are positive"
-        )
+    problem = f"the disparities are {factor:.3g} times the ground truth nearly everywhere"
     hint = "disparities must be in pixels of the images, neither multiplied nor of a smaller size"
-    if answer.units is not None:
+    if factor < 0:
+        problem = "the disparities are negative everywhere, but those of the left image are positive"
+    if factor == 0:
+        problem, hint = "the disparity is 0 everywhere", "check that these are the right files"
+    elif answer.units is not None:
         right = round_to_known_unit(answer.units * factor)
         name = f", as {UNITS[int(right)]} stores them" if right in UNITS else ""
         hint = f"set `scale` {right:g} if {right:g} units are one pixel{name}"
     elif case.units is not None and factor > 0:
         right = round_to_known_unit(case.units / factor)
         hint = f"add the key scale={right:g} to the data set if {right:g} units are one pixel"
-    raise InputError(problem, hint)
+    raise InputError(f"{case.name}: {problem}", hint)
 
 
 def _mask_counted(truth: NDArray[np.float32], rules: DisparityProtocol) -> Mask:

@@ -2,21 +2,18 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
-from pamcli.evaluation.disparity_metrics import BAD_THRESHOLDS, METRICS, DisparityMeter
+from pamcli.evaluation.disparity_metrics import BAD_THRESHOLDS, METRICS, QUANTILES, DisparityMeter
 from pamcli.evaluation.loop import MeasuredSet
 from pamcli.evaluation.pixels import COMPUTED_REGIONS, FRACTIONS, REGIONS, count_between, name_ranges
 from pamcli.evaluation.protocols import POOLED, PROTOCOLS
-from pamcli.evaluation.report_charts import ERROR_EDGES, CurveChart, Histogram
+from pamcli.evaluation.report_charts import ERROR_EDGES, Chart, make_curves, make_histogram
 from pamcli.evaluation.results import Evaluation
 from pamcli.evaluation.tables import (
     Column,
     Table,
     Value,
-    flatten,
     make_text_columns,
     to_json_row,
     to_json_rows,
@@ -24,13 +21,16 @@ from pamcli.evaluation.tables import (
 )
 
 Measured = MeasuredSet[DisparityMeter]
+Rows = list[dict[str, Value]]
 
 DISTANCES = (0.0, 16.0, 32.0, 64.0, 128.0, math.inf)  # edges of ground-truth ranges, px, far to near
+STUDY_RANGES = (0.0, 16.0, 32.0, 64.0, 96.0, 128.0, 192.0, math.inf)  # the same for the study "range"
+RESOLUTIONS = (0.25, 0.5, 1.0, 1.5, 2.0)  # scale factors of the images for the study "resolution"
+STUDIED = ("d1", "epe", "bad-2", "bad-3")  # metrics of the studies
 
-QUANTILES = ("a50", "a90", "a95", "a99")
 HEADLINES = (
     ("epe", "d1", "bad-2", "density", "pixels", "bad-3", "bad-1", "rms", "bad-4", "bad-0.5"),
-    QUANTILES,
+    tuple(QUANTILES),
     (
         *("ause-epe", "ause-bad-2"),
         *(f"{kind}-{share}" for kind in ("visible", "occluded") for share in ("precision", "recall")),
@@ -46,109 +46,106 @@ UNITS = {
 """Units and decimals of metrics; the others are in percent with two decimals."""
 CAPITALS = {"epe", "d1", *QUANTILES}  # metrics whose titles are written in capitals
 
-REGION_COLUMN = Column("region", "region", text=True, note="; ".join(f"{k}: {v}" for k, v in REGIONS.items()))
-
-
-def _make_column(key: str) -> Column:
-    """Return the column of a `METRICS` key, optionally after a region, as in "noc d1"."""
-    region, _, metric = key.rpartition(" ")
-    title = metric.upper() if metric in CAPITALS else metric
-    return Column(key, f"{region} {title}".strip(), *UNITS.get(metric, ("%", 2)), note=METRICS[metric])
-
-
 COLUMNS = {
-    key: _make_column(key)
-    for key in flatten({region: dict.fromkeys(METRICS, math.nan) for region in REGIONS})
+    f"{region} {metric}".removeprefix("all "): Column(
+        f"{region} {metric}".removeprefix("all "),
+        f"{region} {metric.upper() if metric in CAPITALS else metric}".removeprefix("all "),
+        *UNITS.get(metric, ("%", 2)),
+        note=note,
+    )
+    for region in REGIONS
+    for metric, note in METRICS.items()
 }
 """The columns of all metrics: "d1" for all pixels, "noc d1"."""
 
 
-def add_figures(page: Evaluation, sets: Sequence[Measured], protocols: Sequence[str]) -> Evaluation:
+def add_figures(page: Evaluation, sets: Sequence[Measured], protocols: Sequence[str]) -> None:
     """Add the metrics for JSON, a note on the regions, and the table of the named protocols."""
     named = filter(REGIONS.__contains__, dict.fromkeys(str(row["region"]) for row in page.summary.rows))
-    notes = [f"region: {'; '.join(f'{each}: {REGIONS[each]}' for each in named)}", *page.notes]
-    numbers = {"sets": [each for one in sets for each in _list_numbers(one)], **page.numbers}
-    if not protocols:
-        return replace(page, notes=tuple(notes), numbers=numbers)
-    several = any(len(one.methods) > 1 for one in sets)
+    page.notes.insert(0, f"region: {'; '.join(f'{each}: {REGIONS[each]}' for each in named)}")
+    numbers = []
+    for one in sets:
+        for name, total in one.methods.items():
+            pooled, means = total.pooled_metrics, total.image_means
+            numbers.append(
+                {
+                    "data": one.label,
+                    **({"method": name} if len(one.methods) > 1 else {}),
+                    "images": total.image_counts["all"],
+                    "pooled": {region: to_json_row(figures) for region, figures in pooled.items()},
+                    "image_means": {region: to_json_row(means[region]) for region in pooled},
+                    "region_images": {region: total.image_counts[region] for region in pooled},
+                    "notes": list(one.notes),
+                }
+            )
+    page.numbers = {"sets": numbers, **page.numbers}
+    if protocols:
+        _add_protocols(page, sets, protocols)
+
+
+def _add_protocols(page: Evaluation, sets: Sequence[Measured], protocols: Sequence[str]) -> None:
+    """Add a table with a row for each metric that a protocol states, and a column for each protocol."""
+    found: dict[tuple[str, ...], dict[str, Value]] = {}
+    for one in sets:
+        for (method, meters), name in itertools.product(one.meters.items(), protocols):
+            for each in meters[name].protocol.stated:
+                figures = meters[name].pooled_metrics if each.average == POOLED else meters[name].image_means
+                if each.region in figures:
+                    unit = COLUMNS[each.metric].unit
+                    title = f"{each.called} ({unit})" if unit else each.called
+                    row = {"data": one.label, "method": method, "region": each.region, "figure": title}
+                    found.setdefault(tuple(row.values()), {**row})[name] = figures[each.region][each.metric]
+    several = len(sets[0].methods) > 1
     columns = make_text_columns("data", *(["method"] if several else []), "region", "figure")
-    rows = [row for one in sets for method in one.methods for row in _make_stated_rows(one, method)]
-    protocol_columns, described = [], {}
+    protocol_columns = []
+    page.numbers["protocols"] = {}
     for name in protocols:
         about, source = PROTOCOLS[name].about, PROTOCOLS[name].source
-        figures = [
+        stated = [
             {**{each.key: row[each.key] for each in columns}, "value": to_json_value(row[name])}
-            for row in rows
+            for row in found.values()
             if name in row
         ]
-        described[name] = {"about": about, "source": source, "figures": figures}
+        page.numbers["protocols"][name] = {"about": about, "source": source, "figures": stated}
         protocol_columns.append(Column(name, name, note=f"{about} ({source})"))
-    return replace(
-        page,
-        sections=(Table((*columns, *protocol_columns), tuple(rows), "By protocol"),),
-        notes=(*(f"{each.key}: {each.note}" for each in protocol_columns), *notes),
-        numbers={**numbers, "protocols": described},
-    )
+    page.sections.append(Table([*columns, *protocol_columns], [*found.values()], "By protocol"))
+    page.notes[:0] = [f"{each.key}: {each.note}" for each in protocol_columns]
 
 
-def add_means(page: Evaluation) -> Evaluation:
+def add_means(page: Evaluation) -> None:
     """Print one row per data set in place of the other tables: means of the images, over all pixels."""
     rows = {row["data"]: row for row in page.summary.rows if row["region"] == "all"}  # the last: image means
-    columns = (*make_text_columns("data"), *(COLUMNS[key] for key in ("d1", "bad-2", "epe")))
+    columns = [*make_text_columns("data"), *(COLUMNS[key] for key in ("d1", "bad-2", "epe"))]
     note = "Means over the images, all pixels."
-    return replace(page, sections=(Table(columns, tuple(rows.values()), "By camera", note), *page.sections))
+    page.sections.insert(0, Table(columns, [*rows.values()], "By camera", note))
 
 
-def _list_numbers(one: Measured) -> Iterator[dict[str, Any]]:
-    """Yield the metrics of each method for JSON, with its name if there are several."""
-    for name, total in one.methods.items():
-        regions = total.pooled_metrics
-        yield {
-            "data": one.label,
-            **({"method": name} if len(one.methods) > 1 else {}),
-            "images": total.image_counts["all"],
-            "pooled": {region: to_json_row(figures) for region, figures in regions.items()},
-            "image_means": {region: to_json_row(total.image_means[region]) for region in regions},
-            "region_images": {region: total.image_counts[region] for region in regions},
-            "notes": list(one.notes),
-        }
-
-
-def _make_stated_rows(one: Measured, method: str) -> list[dict[str, Value]]:
-    """Return a row for each metric that a protocol states, and each region that has pixels."""
-    found: dict[tuple[str, str], dict[str, Value]] = {}
-    for name, meter in one.meters[method].items():
-        for each in meter.protocol.stated if name else ():
-            figures = meter.pooled_metrics if each.average == POOLED else meter.image_means
-            if each.region in figures:
-                unit = COLUMNS[each.metric].unit
-                title = f"{each.called} ({unit})" if unit else each.called
-                row = {"data": one.label, "method": method, "region": each.region, "figure": title}
-                found.setdefault((each.region, title), {**row})[name] = figures[each.region][each.metric]
-    return [*found.values()]
-
-
-def make_charts(one: Measured) -> Iterator[Histogram | CurveChart]:
-    """Yield the histogram of errors and, if there is confidence, the sparsification curve."""
+def make_charts(one: Measured) -> list[Chart]:
+    """Return the histogram of errors and, if there is confidence, the sparsification curve."""
     meter = one.meter
     histogram = meter.histograms["all"]
     without = max(round(meter.pooled_metrics["all"]["pixels"] - histogram[0].sum()), 0)
     counts = count_between(histogram, ERROR_EDGES)
-    yield Histogram(f"{one.label}: errors", ERROR_EDGES, counts, meter.protocol.wrong_from, without)
+    wrong_from = meter.protocol.wrong_from
+    charts = [make_histogram(f"{one.label}: errors", ERROR_EDGES, counts, wrong_from, without)]
     if (curve := meter.curve()) is not None:
-        yield CurveChart(
-            f"{one.label}: error of the remaining pixels after removing the least confident",
-            tuple(100 * fraction for fraction in FRACTIONS),
-            {"by confidence": curve.epe.tolist(), "oracle": curve.epe_oracle.tolist()},
-            "pixels removed (%)",
-            "end-point error (px)",
-            f"AUSE {curve.areas()['ause-epe']:.3f}: area between the curves, relative to the overall error.",
+        charts.append(
+            make_curves(
+                f"{one.label}: error of the remaining pixels after removing the least confident",
+                [100 * fraction for fraction in FRACTIONS],
+                {"by confidence": curve.epe.tolist(), "oracle": curve.epe_oracle.tolist()},
+                "pixels removed (%)",
+                "end-point error (px)",
+                f"AUSE {curve.areas()['ause-epe']:.3f}: "
+                "area between the curves, relative to the overall error.",
+            )
         )
+    return charts
 
 
-def add_regions(page: Evaluation, sets: Sequence[Measured], figure: Column) -> Evaluation:
+def add_regions(page: Evaluation, sets: Sequence[Measured], figure: Column) -> None:
     """Add a table of a metric by image region, one column per method, and the charts of bad pixels."""
-    rows: list[dict[str, Value]] = []
+    rows: Rows = []
     notes, charts = [], []
     for one in sets:
         pooled = {name: total.pooled_metrics for name, total in one.methods.items()}
@@ -173,15 +170,72 @@ def add_regions(page: Evaluation, sets: Sequence[Measured], figure: Column) -> E
         title = f"{one.label}: pixels with a larger error"
         axes = "error (px)", "pixels with a larger error (%)"
         caption = "" if len(pooled) <= 3 else "Only the first three methods are shown."
-        charts.append(CurveChart(title, BAD_THRESHOLDS, curves, *axes, caption))
+        charts.append(make_curves(title, BAD_THRESHOLDS, curves, *axes, caption))
     methods = (Column(name, name, figure.unit, figure.decimals) for name in sets[0].methods)
-    columns = (*make_text_columns("data", "part"), Column("pixels", "pixels", decimals=0), *methods)
+    columns = [*make_text_columns("data", "part"), Column("pixels", "pixels", decimals=0), *methods]
     note = f"{figure.heading}, {POOLED} over all pixels of each region."
-    parts = Table(columns, tuple(rows), "Errors by region", note)
-    return replace(
-        page,
-        sections=(parts, *page.sections),
-        charts=(*charts, *page.charts),
-        notes=(*notes, *page.notes),
-        numbers={**page.numbers, "comparison": {"parts": to_json_rows(parts)}},
+    parts = Table(columns, rows, "Errors by region", note)
+    page.sections.insert(0, parts)
+    page.charts[:0] = charts
+    page.notes[:0] = notes
+    page.numbers["comparison"] = {"parts": to_json_rows(parts)}
+
+
+def add_study(page: Evaluation, kind: str, sets: Sequence[Measured]) -> None:
+    """Add a table of a study, as Tables 6 and 7 of the paper, of all data sets, and a chart for each.
+
+    resolution: accuracy and time at 0.25 to 2 times the image size. range: accuracy by range of the ground
+    truth, and with fixed maximum disparities.
+    """
+    columns = make_text_columns("data")
+    if kind == "resolution":
+        columns += [Column("resolution", "resolution", "x"), Column("seconds", "time", "s", 3)]
+    else:
+        columns += [*make_text_columns("maximum"), Column("truth", "ground truth (px)", text=True)]
+        columns += [Column("pixels", "pixels", decimals=0)]
+    rows: Rows = []
+    charts = []
+    for one in sets:
+        found, chart = (_study_ranges if kind == "range" else _study_resolutions)(one)
+        rows += found
+        charts.append(chart)
+    table = Table([*columns, *(COLUMNS[key] for key in STUDIED)], rows)
+    page.studies.append(table)
+    page.charts[:0] = charts
+    page.numbers["study"] = {"kind": kind, "rows": to_json_rows(table)}
+
+
+def _study_resolutions(one: Measured) -> tuple[Rows, Chart]:
+    rows: Rows = []
+    curves: dict[str, list[float]] = {"D1": [], "bad-2": []}
+    for factor in RESOLUTIONS:
+        meter = one.meter if factor == 1 else one.variants[factor]
+        times = [image.seconds for image in meter.images if image.seconds is not None]
+        seconds = sum(times) / len(times) if times else None
+        figures = {key: meter.pooled_metrics["all"][key] for key in STUDIED}
+        rows.append({"data": one.label, "resolution": factor, "seconds": seconds, **figures})
+        for name, line in curves.items():
+            line.append(figures[name.lower()])
+    caption = "Images are resized for the network alone; errors are at full size."
+    title = f"{one.label}: resolution"
+    return rows, make_curves(
+        title, RESOLUTIONS, curves, "factor of the image size", "bad pixels (%)", caption
     )
+
+
+def _study_ranges(one: Measured) -> tuple[Rows, Chart]:
+    runs = {"as measured": one.meter, **{f"{limit:g} px": each for limit, each in one.variants.items()}}
+    edges = {
+        region: low for region, low in name_ranges(STUDY_RANGES).items() if region in one.meter.pooled_metrics
+    }
+    rows: Rows = []
+    curves = {}
+    for name, each in runs.items():
+        for region in (*edges, "all"):
+            figures = {key: each.pooled_metrics[region][key] for key in ("pixels", *STUDIED)}
+            rows.append({"data": one.label, "maximum": name, "truth": region, **figures})
+        line = [each.pooled_metrics[region]["d1"] for region in edges]
+        curves[f"maximum {name}" if len(runs) > 1 else "D1"] = line
+    caption = "Each point is at the lower edge of its range of ground truth."
+    axes = "ground truth (px)", "D1 (%)"
+    return rows, make_curves(f"{one.label}: range of disparity", [*edges.values()], curves, *axes, caption)

@@ -4,11 +4,12 @@ The result of sample "a/b" is the file `a/b.pfm` (or another suffix), or `a/b_le
 Disparity may also lie as in the archives for KITTI and Middlebury: `disp_0/b.png`, `a/b/disp0NAME.pfm`.
 """
 
+import copy
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -24,16 +25,16 @@ from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
 from pamcli.evaluation.tables import Fact
 from pamcli.files.paths import join_names, list_entries, pluralize, quote
 from pamcli.files.suffixes import DISPARITY_INPUT_SUFFIXES, IMAGE_SUFFIXES
-from pamcli.imaging.disparity_units import DisparityFile, read_disparity_file
+from pamcli.imaging.disparity_units import read_disparity_file
 from pamcli.imaging.images import read_image
+from pamcli.imaging.resize import imresize_to, resize_nearest
 from pamcli.registry.catalog import sha256
 from pamcli.registry.description import SUFFIX, read_description
 
 BICUBIC = "bicubic"
 
 Result = TypeVar("Result")
-
-_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+Keep = Callable[[str, NDArray[np.uint8], NDArray[np.uint8]], None]
 
 
 def measure_peak(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result, int | None]:
@@ -45,7 +46,7 @@ def measure_peak(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result,
     release_freed_memory()  # it would be reused without being counted
     remember_peak()
     try:
-        _RESET.write_text("5")  # resets the peak to the current size
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the current size
         before = _read_memory_size("VmRSS")
     except (OSError, ValueError):
         return run(), None
@@ -55,7 +56,7 @@ def measure_peak(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result,
 
 def _read_memory_size(name: str) -> int:
     """Return a memory size in bytes; raise OSError or ValueError if it is not available."""
-    found = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
+    found = re.search(rf"^{name}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
     if found is None:
         raise ValueError(f"no {name}")
     return int(found[1]) * 1024
@@ -68,8 +69,6 @@ class NetworkMethod(Method[Case, Answer]):
     network: Any  # a `StereoMatcher` or a `StereoUpscaler`
     name: str = "network"
     weights: Path | None = None  # the weights file, whose sha256 is reported
-    departures: dict[str, None] = field(default_factory=dict, init=False)
-    """Preprocessing that an exported network needs and the original network does not, in words."""
 
     def facts(self) -> list[Fact]:
         compute = self.network.compute.describe()
@@ -78,17 +77,12 @@ class NetworkMethod(Method[Case, Answer]):
             facts.append(("weights", f"{self.weights.name}, sha256 {sha256(self.weights)}"))
         return [*facts, ("device", f"{compute['device']}, {compute['precision']}")]
 
-    def take_notes(self) -> list[str]:
-        notes = [join_names(self.departures, "; ", most=2)] if self.departures else []
-        self.departures.clear()
-        return notes
-
     def _measure(
         self, left: NDArray[np.generic], right: NDArray[np.generic], watch: Watch | None, **options: Any
     ) -> tuple[Any, float, int | None]:
         """Run the network on a pair; return its result, the seconds, and the peak memory in bytes."""
         if departure := self.network.adaptation_note(*left.shape[:2]):
-            self.departures[departure] = None
+            self.remarks[departure] = None
         if watch is not None:
             options["progress"] = watch(len(left))
         device = self.network.compute.device
@@ -127,6 +121,20 @@ class MatcherMethod(NetworkMethod[Sample, Estimate]):
         maps = found.disparity, found.visible, found.confidence
         return Estimate(*maps, seconds, memory, again, of_network=True)
 
+    def match_at(self, factor: float, case: Sample) -> Estimate:
+        """Match images resized by a factor, and resize the disparity map back."""
+        height, width = case.left.shape[:2]
+        sides = [max(16, round(side * factor)) for side in (width, height)]
+        found = self.match(*(imresize_to(view, *sides) for view in (case.left, case.right)))
+        back = resize_nearest(found.disparity, width, height) * np.float32(width / sides[0])
+        return Estimate(back, seconds=found.seconds, of_network=True)
+
+    def with_limit(self, limit: int) -> "MatcherMethod":
+        """Return the same method with a maximum disparity, px, for the disparity alone."""
+        limited = copy.copy(self.network)
+        limited.max_disparity = limit
+        return replace(self, network=limited, extras=False)
+
 
 @dataclass(frozen=True)
 class UpscalerMethod(NetworkMethod[SuperresPair, Upscaled]):
@@ -135,7 +143,7 @@ class UpscalerMethod(NetworkMethod[SuperresPair, Upscaled]):
     right_view: Literal["both", "right", "left"] = "right"
     """Right input. "left" repeats the left image; "both" runs the right image and then the left image again,
     which measures the gain from the second image."""
-    keep: Callable[[str, NDArray[np.uint8], NDArray[np.uint8]], None] | None = None
+    keep: Keep | None = None
     """Called with name, left image and right image of every upscaled pair."""
 
     def run(self, case: SuperresPair, watch: Watch | None = None) -> Upscaled:
@@ -186,18 +194,23 @@ class DisparityFiles(FilesMethod[Sample, Estimate]):
 
     scale: float | None = None  # units per pixel of disparity in the files; None = as their formats define
     seconds: float | None = None  # run time of the program per pair, s
-    warnings: dict[str, None] = field(default_factory=dict, init=False)  # warnings about the files
 
     def take_notes(self) -> list[str]:
-        notes = [join_names(self.warnings, "; ", most=2)] if self.warnings else []
-        self.warnings.clear()
-        return notes + ([] if self.scale is None else [f"the files have {self.scale:g} units per pixel"])
+        scaled = [] if self.scale is None else [f"the files have {self.scale:g} units per pixel"]
+        return super().take_notes() + scaled
 
     def run(self, case: Sample, watch: Watch | None = None) -> Estimate | None:
         if case.name not in self.files:
             return None
-        found = load_disparity(self.files[case.name][0], case.name, case.left.shape, self.scale)
-        self.warnings.update(dict.fromkeys(f"{case.name}: {line}" for line in found.warnings))
+        (path,) = self.files[case.name]
+        found = read_disparity_file(path, scale=self.scale)
+        if found.disparity.shape != case.left.shape[:2]:
+            raise InputError(
+                f"{quote(path)} is {format_size(found.disparity.shape)}, "
+                f"but {quote(case.name)} is {format_size(case.left.shape)}",
+                "a prediction must have the size of the left image; pam does not resize it",
+            )
+        self.remarks.update(dict.fromkeys(f"{case.name}: {line}" for line in found.warnings))
         return Estimate(found.disparity, seconds=self.seconds, units=found.units)
 
 
@@ -207,8 +220,23 @@ class UpscaledFiles(FilesMethod[SuperresPair, Upscaled]):
     has_views = True
 
     def run(self, case: SuperresPair, watch: Watch | None = None) -> Upscaled | None:
-        files = self.files.get(case.name)
-        return None if files is None else Upscaled(*load_views(files, case.left.shape))
+        if case.name not in self.files:
+            return None
+        views = []
+        for path in self.files[case.name]:
+            pixels = read_image(path).pixels
+            if pixels.dtype != np.uint8:
+                raise InputError(
+                    f"{quote(path)} has 16 bits per channel, but PSNR and SSIM are defined on 8 bits",
+                    "convert it to 8 bits first",
+                )
+            if pixels.shape[:2] != case.left.shape[:2]:
+                sizes = f"{format_size(pixels.shape)}, but the ground truth is {format_size(case.left.shape)}"
+                hint = "the ground truth is cropped at the right and bottom to a multiple of the scale"
+                raise InputError(f"{quote(path)} is {sizes}", hint)
+            views.append(pixels.astype(np.uint8))
+        left, right = views
+        return Upscaled(left, right)
 
 
 def list_built(pairs: Iterable[tuple[str, str]], network_from: str | None) -> list[str]:
@@ -247,15 +275,14 @@ def find_files(
         present |= {name: dense} if dense else {}
     found, missing = {}, []
     for name in names:
-        stems = [name + ending for ending in endings]
-        for files in (present.get(stem, []) for stem in stems):
-            if len(files) > 1:
-                both = join_names(sorted(file.name for file in files))
-                message = f"two predictions for {quote(name)} in {quote(files[0].parent)}: {both}"
-                raise UsageError(message, "keep only one of them")
-        missing += [stem for stem in stems if stem not in present]
-        if present.keys() >= {*stems}:
-            found[name] = [present[stem][0] for stem in stems]
+        files = {name + ending: present.get(name + ending, []) for ending in endings}
+        for several in (each for each in files.values() if len(each) > 1):
+            both = join_names(sorted(file.name for file in several))
+            message = f"two predictions for {quote(name)} in {quote(several[0].parent)}: {both}"
+            raise UsageError(message, "keep only one of them")
+        missing += [stem for stem, each in files.items() if not each]
+        if all(files.values()):
+            found[name] = [each[0] for each in files.values()]
     if missing and not (allow_missing and found):
         hint = f"name them like the samples, for example {quote(missing[0] + suffixes[0])}"
         if not found:
@@ -265,35 +292,3 @@ def find_files(
             f"{hint}; or skip these samples with `allow_missing`",
         )
     return found
-
-
-def load_disparity(
-    path: Path, name: str, shape: tuple[int, ...], scale: float | None = None
-) -> DisparityFile:
-    """Read the disparity map of one sample: `shape` (H, W), px, NaN = unknown; `scale`: units per px."""
-    found = read_disparity_file(path, scale=scale)
-    if found.disparity.shape != tuple(shape[:2]):
-        raise InputError(
-            f"{quote(path)} is {format_size(found.disparity.shape)}, "
-            f"but {quote(name)} is {format_size(shape)}",
-            "a prediction must have the size of the left image; pam does not resize it",
-        )
-    return found
-
-
-def load_views(paths: Iterable[Path], shape: tuple[int, ...]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Read both upscaled images of one sample: (H, W, 3) RGB uint8 of this `shape`."""
-    views = {path: read_image(path).pixels for path in paths}
-    for path, pixels in views.items():
-        if pixels.dtype != np.uint8:
-            raise InputError(
-                f"{quote(path)} has 16 bits per channel, but PSNR and SSIM are defined on 8 bits",
-                "convert it to 8 bits first",
-            )
-        if pixels.shape[:2] != tuple(shape[:2]):
-            raise InputError(
-                f"{quote(path)} is {format_size(pixels.shape)}, but the ground truth is {format_size(shape)}",
-                "the ground truth is cropped at the right and bottom to a multiple of the scale",
-            )
-    left, right = (pixels.astype(np.uint8) for pixels in views.values())
-    return left, right

@@ -1,7 +1,6 @@
 """Write the files of an evaluation: tables, and a self-contained, printable HTML report."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -9,7 +8,7 @@ from markupsafe import Markup
 
 from pamcli.data.open import parse_data
 from pamcli.errors import UsageError
-from pamcli.evaluation.report_charts import CurveChart, Histogram
+from pamcli.evaluation.report_charts import Chart
 from pamcli.evaluation.report_images import ERROR_COLORS, ERROR_STEPS, DrawnPair, encode_data_uri
 from pamcli.evaluation.results import Evaluation
 from pamcli.evaluation.tables import Column, Row, Table, format_value, to_json_value
@@ -25,15 +24,13 @@ _LONG = 40  # number of characters from which cell text is wrapped
 
 def check_files(settings: EvaluateSettings, *weights: Any) -> None:
     """Check all output files before any work; raise UsageError or OutputError. `weights`: network files."""
-    data = [settings.data] if isinstance(settings.data, str) else [*settings.data]
-    lists = [path for each in data if (path := parse_data(each).path) is not None and path.is_file()]
+    lists = [path for each in settings.data if (path := parse_data(each).path) and path.is_file()]
     files = [("`per_image`", settings.per_image, [".csv"]), ("`report`", settings.report, [".html"])]
     files += [("`table`", path, [".tex", ".md", ".csv"]) for path in settings.table or ()]
     places: set[str] = set()
-    for name, file, suffixes in files:
-        if file is None:
+    for name, path, suffixes in files:
+        if path is None:
             continue
-        path = Path(file)
         check_new_file(path, *suffixes, overwrite=settings.overwrite, option=name)
         check_network_files([path], *weights)
         if os.path.realpath(path) in places:
@@ -46,56 +43,38 @@ def write_files(evaluation: Evaluation, settings: EvaluateSettings) -> Evaluatio
     """Write the requested files, each atomically; raise OutputError if one cannot be written."""
     forms = {".tex": evaluation.latex, ".md": evaluation.markdown, ".csv": evaluation.table_csv}
     tables = [] if settings.per_image is None else [(settings.per_image, evaluation.csv)]
-    tables += [(path, forms[Path(path).suffix.lower()]) for path in settings.table or ()]
+    tables += [(path, forms[path.suffix.lower()]) for path in settings.table or ()]
     for path, text in tables:
-        write_atomically(Path(path), text().encode("utf-8", "surrogateescape"))
+        write_atomically(path, text().encode("utf-8", "surrogateescape"))
     if settings.report is not None:
-        write_atomically(Path(settings.report), render_report(evaluation))
+        write_atomically(settings.report, render_report(evaluation))
     return evaluation
-
-
-def _make_environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("pamcli.evaluation"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters |= {"cells": _make_cells, "svg": render_chart, "panels": _make_panels}
-    return environment
 
 
 def render_report(evaluation: Evaluation) -> bytes:
     """Render an `Evaluation` as a self-contained HTML file in UTF-8."""
     pairs = {(row.get("data"), row.get("name")) for row in evaluation.images.rows}
     several = len(pairs) > len({data for data, _ in pairs})
-    differing = "comparison" in evaluation.numbers
-    page = (
-        _make_environment()
-        .get_template("report.html")
-        .render(
-            evaluation=evaluation,
-            notes=evaluation.notes,
-            several=several,
-            worst_title="Where the methods differ most" if differing else "Worst pairs",
-            error_legend=[
-                (f"rgb{color}", f"{3 * step:.2g}" if step else "0")
-                for step, color in zip(ERROR_STEPS, ERROR_COLORS, strict=True)
-            ],
-            has_errors=any(
-                panel.kind == "errors" for pair in evaluation.worst_pairs for panel in pair.panels
-            ),
-            definitions={
-                column.heading: column.note
-                for table in (evaluation.summary, *([evaluation.images] if several else ()))
-                for column in table.columns
-                if column.note
-            },
-        )
+    tables = [evaluation.summary, *([evaluation.images] if several else ())]
+    kinds = {panel.kind for pair in evaluation.worst_pairs for panel in pair.panels}
+    starts = [f"{3 * step:.2g}" if step else "0" for step in ERROR_STEPS]
+    page = _PAGES.get_template("report.html").render(
+        evaluation=evaluation,
+        several=several,
+        worst_title=(
+            "Where the methods differ most" if "comparison" in evaluation.numbers else "Worst pairs"
+        ),
+        error_legend=[*zip(map("rgb{}".format, ERROR_COLORS), starts, strict=True)],
+        has_errors="errors" in kinds,
+        definitions={each.heading: each.note for table in tables for each in table.columns if each.note},
     )
     # File names that are not UTF-8 contain lone surrogates, which cannot be encoded.
     return page.encode("utf-8", "replace")
+
+
+def render_chart(chart: Chart) -> Markup:
+    """Render the chart as inline SVG with its legend."""
+    return Markup(_PAGES.get_template("chart.html").render(vars(chart)))
 
 
 def _make_cells(row: Row, table: Table) -> list[tuple[Column, str, str | None, bool]]:
@@ -104,17 +83,9 @@ def _make_cells(row: Row, table: Table) -> list[tuple[Column, str, str | None, b
     for column in table.columns:
         value = to_json_value(row.get(column.key))
         shown = format_value(row.get(column.key), column.decimals)
-        number = (
-            None if value is None else {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), str(value))
-        )
-        found.append((column, shown, number, len(shown) > _LONG))
+        number = {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), str(value))
+        found.append((column, shown, None if value is None else number, len(shown) > _LONG))
     return found
-
-
-def render_chart(chart: Histogram | CurveChart) -> Markup:
-    """Render the chart as inline SVG with its legend."""
-    drawn = {"bars": (), "lines": {}, "y_title": "", **chart.lay_out()}
-    return Markup(_make_environment().get_template("chart.html").render(drawn))
 
 
 def _make_panels(pair: DrawnPair) -> dict[str, Any]:
@@ -122,3 +93,13 @@ def _make_panels(pair: DrawnPair) -> dict[str, Any]:
     wide = any(width >= _WIDE * height for _, _, width, height in drawn)
     crops = any(panel.kind == "crop" for panel in pair.panels)
     return {"layout": "crops" if crops else "wide" if wide else "", "drawn": drawn}
+
+
+_PAGES = jinja2.Environment(
+    loader=jinja2.PackageLoader("pamcli.evaluation"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+)
+_PAGES.filters |= {"cells": _make_cells, "svg": render_chart, "panels": _make_panels}

@@ -51,12 +51,12 @@ class Submission(NamedTuple):
     kind: str
     images: int
     files: int
-    notes: tuple[str, ...]  # to read before uploading; "unverified" = without a source
+    notes: list[str]  # to read before uploading; "unverified" = without a source
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The file rules of one benchmark; `submissions.toml` explains the other fields."""
+    """The file rules of one benchmark; `submissions.toml` explains the fields."""
 
     kind: str  # one of `KINDS`
     training: tuple[str, ...]
@@ -65,7 +65,7 @@ class Rules:
     seconds: str = ""
     seconds_before: str = ""
     holes: bool = True
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
     size: str = "H"  # size of Middlebury's images: F, H or Q
 
 
@@ -76,7 +76,7 @@ def load_rules(kind: str) -> Rules:
     given = tomllib.loads(text)[kind]
     numbered = tuple(f"{index:06}_10" for index in range(given.pop("numbered", 0)))
     training, test = (tuple(given.pop(part, "").split()) for part in ("training", "test"))
-    return Rules(kind, training, numbered + test, notes=tuple(given.pop("notes", ())), **given)
+    return Rules(kind, training, numbered + test, **given)
 
 
 def submit(settings: SubmitSettings, listener: Reporter) -> Submission:
@@ -107,10 +107,10 @@ def submit(settings: SubmitSettings, listener: Reporter) -> Submission:
 def plan_submission(sets: Sequence[Source]) -> Rules:
     """Return the archive rules for these data sets; raise UsageError or InputError if they fit none."""
     specs = [source.spec for source in sets if source.spec]
-    kinds = {spec.info.name for spec in specs}
-    if len(kinds) != 1 or not kinds <= set(KINDS):
-        given = ", ".join(sorted(kinds))
-        raise UsageError(f"cannot submit results on {given}", f"give one data set of {', '.join(KINDS)}")
+    kinds = sorted({spec.info.name for spec in specs})
+    if len(kinds) != 1 or kinds[0] not in KINDS:
+        message = f"cannot submit results on {', '.join(kinds)}"
+        raise UsageError(message, f"give one data set of {', '.join(KINDS)}")
     (kind,) = kinds
     # The training pairs of KITTI 2015 have the same names as its test pairs.
     if kind.startswith("kitti") and any(spec.split != "testing" for spec in specs):
@@ -126,11 +126,11 @@ def plan_submission(sets: Sequence[Source]) -> Rules:
             "a submission to Middlebury requires the pairs of its version 3 evaluation",
             "give the folder MiddEval3, which contains trainingF, testF and so on",
         )
-    sizes = sorted({top[-1] for top in tops})
-    if len(sizes) > 1:
-        message = f"a submission must have images of one size, got {', '.join(sizes)}"
+    size, *others = sorted({top[-1] for top in tops})
+    if others:
+        message = f"a submission must have images of one size, got {', '.join((size, *others))}"
         raise UsageError(message, "choose one with ?size=")
-    return replace(rules, size=sizes[0])
+    return replace(rules, size=size)
 
 
 def check_complete(rules: Rules, names: Iterable[str]) -> None:
@@ -139,16 +139,14 @@ def check_complete(rules: Rules, names: Iterable[str]) -> None:
     if repeated := sorted({name for name in given if given.count(name) > 1}):
         raise InputError(f"two images for one file of a {rules.kind} submission: {join_names(repeated)}")
     if unknown := [name for name in given if name not in {*rules.training, *rules.test}]:
-        raise InputError(
-            f"{pluralize(len(unknown), 'image')} not part of {rules.kind}: {join_names(unknown)}"
-        )
+        images = pluralize(len(unknown), "image")
+        raise InputError(f"{images} not part of {rules.kind}: {join_names(unknown)}")
     # Training scenes alone if allowed and no test scene is given, else all scenes.
-    alone = rules.training and not set(given) & set(rules.test)
+    alone = rules.training and not {*given} & {*rules.test}
     wanted = rules.training if alone else (*rules.training, *rules.test)
-    if missing := [name for name in wanted if name not in set(given)]:
-        raise InputError(
-            f"incomplete for {rules.kind}: {pluralize(len(missing), 'image')} missing: {join_names(missing)}"
-        )
+    if missing := [name for name in wanted if name not in {*given}]:
+        images = pluralize(len(missing), "image")
+        raise InputError(f"incomplete for {rules.kind}: {images} missing: {join_names(missing)}")
 
 
 def write_submission(path: Path, rules: Rules, results: Iterable[tuple[str, Estimate]]) -> Submission:
@@ -175,24 +173,19 @@ def write_submission(path: Path, rules: Rules, results: Iterable[tuple[str, Esti
                     info = zipfile.ZipInfo(template.format(part=part, name=name, size=rules.size), _EPOCH)
                     info.create_system = 3  # Unix, on every system
                     info.external_attr = 0o644 << 16
-                    compressed = not template.endswith(".png")
-                    info.compress_type = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+                    is_png = template.endswith(".png")  # compressed already
+                    info.compress_type = zipfile.ZIP_STORED if is_png else zipfile.ZIP_DEFLATED
                     archive.writestr(info, data, compresslevel=6)
                     files.append(info.filename)
         check_complete(rules, written)
         with zipfile.ZipFile(temporary) as archive:
             if archive.testzip() is not None or archive.namelist() != files:
                 raise InputError(f"{path} was damaged while it was written", "check the disk")
-    notes = list(rules.notes)
-    if rules.training and not set(written) & set(rules.test):
-        notes.insert(
-            0, f"only the {len(rules.training)} training scenes, not ranked in the table of the test set"
-        )
-    if saturated:
-        notes.insert(
-            0, f"{saturated} pixels exceed 255.996 px, the largest disparity that the files can store"
-        )
-    return Submission(rules.kind, len(written), len(files), tuple(notes))
+    alone = f"only the {len(rules.training)} training scenes, not ranked in the table of the test set"
+    clipped = f"{saturated} pixels exceed 255.996 px, the largest disparity that the files can store"
+    notes = [clipped] * bool(saturated)
+    notes += [alone] * bool(rules.training and not {*written} & {*rules.test})
+    return Submission(rules.kind, len(written), len(files), [*notes, *rules.notes])
 
 
 def _check(name: str, disparity: NDArray[np.floating], seconds: float, rules: Rules) -> None:
@@ -200,20 +193,20 @@ def _check(name: str, disparity: NDArray[np.floating], seconds: float, rules: Ru
     known = disparity[np.isfinite(disparity)]
     if known.size == 0:
         raise InputError(f"{name} has no estimate at any pixel")
-    if not rules.holes and known.size < disparity.size:
-        missing = pluralize(disparity.size - known.size, "pixel")
-        raise InputError(
-            f"{name}: {missing} without an estimate, but the file must be dense", "fill the holes first"
-        )
     low, high, width = float(known.min()), float(known.max()), disparity.shape[1]
-    if low < 0:
-        raise InputError(
-            f"{name} contains a negative disparity, {low:g} px", "left disparities must be positive"
-        )
-    if high > width:
-        raise InputError(f"{name} contains a disparity of {high:g} px, but the image is only {width} px wide")
-    if high < 1:
+    missing = pluralize(disparity.size - known.size, "pixel")
+    problem: tuple[str, str | None]
+    if not rules.holes and known.size < disparity.size:
+        problem = f": {missing} without an estimate, but the file must be dense", "fill the holes first"
+    elif low < 0:
+        problem = f" contains a negative disparity, {low:g} px", "left disparities must be positive"
+    elif high > width:
+        problem = f" contains a disparity of {high:g} px, but the image is only {width} px wide", None
+    elif high < 1:
         hint = "disparities must be in pixels, not divided by the width or by 256"
-        raise InputError(f"{name}: the largest disparity is {high:g} px", hint)
-    if rules.seconds and not (math.isfinite(seconds) and seconds > 0):
-        raise InputError(f"{name}: the run time must be above 0 s, got {seconds:g} s")
+        problem = f": the largest disparity is {high:g} px", hint
+    elif rules.seconds and not (math.isfinite(seconds) and seconds > 0):
+        problem = f": the run time must be above 0 s, got {seconds:g} s", None
+    else:
+        return
+    raise InputError(name + problem[0], problem[1])

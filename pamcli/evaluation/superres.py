@@ -4,7 +4,6 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +13,11 @@ from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
 from pamcli.evaluation.comparison import add_comparison
 from pamcli.evaluation.loop import ImageFigures, Method, Task, measure_sets
-from pamcli.evaluation.methods import BICUBIC, Bicubic, UpscaledFiles, UpscalerMethod, list_built
+from pamcli.evaluation.methods import BICUBIC, Bicubic, Keep, UpscaledFiles, UpscalerMethod, list_built
 from pamcli.evaluation.published import add_published
 from pamcli.evaluation.report import check_files, write_files
 from pamcli.evaluation.report_images import DrawnPair, draw_superres
-from pamcli.evaluation.results import WORST, Evaluation, make_page
+from pamcli.evaluation.results import WORST, Evaluation
 from pamcli.evaluation.superres_metrics import (
     METRICS,
     PROTOCOLS,
@@ -76,7 +75,7 @@ def measure_superres(settings: EvaluateSuperresSettings, listener: Reporter) -> 
     pairs = settings.method or ()
     check_files(settings, settings.weights, *(what for _, what in pairs))
     sets = open_data_sets(settings.data)
-    degradation = settings.degrade and parse_degradation(settings.degrade, "`degrade`")
+    degradation = parse_degradation(settings.degrade, "`degrade`") if settings.degrade else None
     built = list_built(pairs, settings.network_from) if pairs else []
     methods: list[SuperresMethod] = [_make_method(*pair, settings, built, listener) for pair in pairs]
     if not pairs:
@@ -96,23 +95,21 @@ def measure_superres(settings: EvaluateSuperresSettings, listener: Reporter) -> 
         message = f"the networks upscale by {' and '.join(map(str, sorted(scales)))}"
         raise UsageError(f"{message}, but can only be compared at one scale", "set `scale`")
     factor = scales.pop() if scales else int(settings.scale or DEFAULT_SCALE)
-    task, worst = Superres(factor, degradation or None, len(pairs) > 1), WORST if settings.report else 0
-    measured, notes = measure_sets(task, sets, methods, worst=worst, listener=listener)
-    page = make_page(task, measured, methods, notes)
+    task, worst = Superres(factor, degradation, len(pairs) > 1), WORST if settings.report else 0
+    measured, page = measure_sets(task, sets, methods, worst=worst, listener=listener)
     gains = {one.label: gain for one in measured if (gain := one.meter.second_view) is not None}
-    facts = [("second view", f"{gain:+.3f} dB on the left image, {label}") for label, gain in gains.items()]
-    note = "do not compare SSIM with the parallax-attention paper, which does not define its SSIM"
+    page.facts += [
+        ("second view", f"{gain:+.3f} dB on the left image, {label}") for label, gain in gains.items()
+    ]
+    page.notes.append("do not compare SSIM with the parallax-attention paper, which does not define its SSIM")
     degraded = {"degraded_by": str(degradation)} if degradation else {}
-    numbers: dict[str, Any] = {"scale": factor, **degraded, "summary": to_json_rows(page.summary)}
-    page = replace(
-        page,
-        facts=(*page.facts, *facts),
-        notes=(*page.notes, note),
-        numbers={**numbers, "second_view": gains, **page.numbers},
-    )
+    summary = to_json_rows(page.summary)
+    page.numbers = {"scale": factor, **degraded, "summary": summary, "second_view": gains, **page.numbers}
     if task.comparing:
-        page = add_comparison(page, measured, COLUMNS, COMPARED, timed="upscaling")
-    return add_published(page, measured, methods[-1].name, factor) if settings.compare else page
+        add_comparison(page, measured, COLUMNS, COMPARED, timed="upscaling")
+    if settings.compare:
+        add_published(page, measured, methods[-1].name, factor)
+    return page
 
 
 def _make_method(
@@ -134,9 +131,7 @@ def _load_network(
     settings: EvaluateSuperresSettings, sets: Sequence[Source], listener: Reporter
 ) -> UpscalerMethod:
     """Load the network, and prepare the folder in which its results are saved."""
-    keep = None
-    if settings.save is not None:
-        keep = UpscaledWriter(settings.save, sets, settings.weights, overwrite=settings.overwrite)
+    keep = None if settings.save is None else _prepare_folder(settings.save, sets, settings)
     with listener.starting(str(settings.name)):
         from pamcli.inference.loading import load_upscaler
 
@@ -144,6 +139,34 @@ def _load_network(
     name = Path(settings.name).stem + (", ensemble" if settings.ensemble else "")
     name += ", left view twice" if settings.right_view == "left" else ""
     return UpscalerMethod(upscaler, name, path, right_view=settings.right_view, keep=keep)
+
+
+def _prepare_folder(folder: Path, sets: Sequence[Source], settings: EvaluateSuperresSettings) -> Keep:
+    """Return a function that writes <name>_left.png and <name>_right.png. Raises UsageError, OutputError."""
+    if len(sets) > 1:
+        message = f"`save` writes the images of one data set, but {len(sets)} are given"
+        raise UsageError(message, "measure each data set by itself")
+    (source,) = sets
+    outputs = {
+        name: {view: folder / f"{name}_{view}.png" for view in ("left", "right")} for name in source.names
+    }
+    planned = [*outputs.values()]
+    pairs = [PairPaths(files.left, files.right, files.name) for files in source.files]
+    check_collisions(pairs, planned, list_network_files(settings.weights))
+    check_separate_folders((file.parent for each in planned for file in each.values()), source.view_files)
+    check_existing(planned, overwrite=settings.overwrite)
+    for file in (file for each in planned for file in each.values()):
+        check_writable(file)
+    written = set[Path]()
+
+    def keep(name: str, *views: NDArray[np.uint8]) -> None:
+        for file, pixels in zip(outputs[name].values(), views, strict=True):
+            if file.parent in written:
+                require_folder(file.parent)
+            write_atomically(file, encode_image(RgbImage(pixels), ".png", name=str(file)))
+            written.add(file.parent)
+
+    return keep
 
 
 @dataclass(frozen=True)
@@ -193,45 +216,11 @@ class Superres(Task[SuperresPair, Upscaled, SuperresMeter]):
     ) -> DrawnPair:
         views = {name: answer.left for name, answer in answers.items()}
         quality = [image.figures["left"]["psnr"] for image in images]
-        caption = f"{quality[-1]:.2f} dB (left)"
         if self.comparing:
             caption = "; ".join(f"{name} {each:.2f} dB" for name, each in zip(views, quality, strict=True))
-        else:
-            first, *others = views.values()
-            views = {"Bicubic": first} | ({"Result": others[-1]} if others else {})
-            caption += f", {quality[-1] - quality[0]:+.2f} dB over bicubic" if others else ""
+            return draw_superres(case.name, caption, views, case.left)
+        first, *others = views.values()
+        caption = f"{quality[-1]:.2f} dB (left)"
+        caption += f", {quality[-1] - quality[0]:+.2f} dB over bicubic" if others else ""
+        views = {"Bicubic": first} | ({"Result": others[-1]} if others else {})
         return draw_superres(case.name, caption, views, case.left)
-
-
-class UpscaledWriter:
-    """A writer of <name>_left.png and <name>_right.png for each sample, for `UpscalerMethod.keep`."""
-
-    def __init__(
-        self, folder: Path, sets: Sequence[Source], weights: str | Path | None, *, overwrite: bool
-    ) -> None:
-        """Prepare the folder, without overwriting `weights`. Raises UsageError, OutputError."""
-        if len(sets) > 1:
-            message = f"`save` writes the images of one data set, but {len(sets)} are given"
-            raise UsageError(message, "measure each data set by itself")
-        (source,) = sets
-        self.folder, self.written = folder, set[Path]()
-        outputs = [self._files(name) for name in source.names]
-        pairs = [PairPaths(files.left, files.right, files.name) for files in source.files]
-        check_collisions(pairs, outputs, list_network_files(weights))
-        written = (file.parent for files in outputs for file in files.values())
-        check_separate_folders(written, source.view_files)
-        check_existing(outputs, overwrite=overwrite)
-        for files in outputs:
-            for file in files.values():
-                check_writable(file)
-
-    def _files(self, name: str) -> dict[str, Path]:
-        return {view: self.folder / f"{name}_{view}.png" for view in ("left", "right")}
-
-    def __call__(self, name: str, left: NDArray[np.uint8], right: NDArray[np.uint8]) -> None:
-        """Write both images of a sample, (H, W, 3) RGB."""
-        for file, pixels in zip(self._files(name).values(), (left, right), strict=True):
-            if file.parent in self.written:
-                require_folder(file.parent)
-            write_atomically(file, encode_image(RgbImage(pixels), ".png", name=str(file)))
-            self.written.add(file.parent)

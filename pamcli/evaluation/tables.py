@@ -15,11 +15,8 @@ Figures = Mapping[str, Mapping[str, float]]
 marks a value that could not be computed."""
 
 Value = str | int | float | np.integer | np.floating | None  # the values that a cell can hold
-
-Plain = str | int | float | None  # the value of a cell in JSON
-
 Row = Mapping[str, Value]
-
+Plain = str | int | float | None  # the value of a cell in JSON
 Fact = tuple[str, str]  # name and value
 
 
@@ -58,19 +55,18 @@ def make_text_columns(*names: str) -> list[Column]:
 class Table:
     """A table of metrics; rows may lack some of the columns."""
 
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: Sequence[Column]
+    rows: Sequence[Row]
     title: str = ""
     note: str = ""  # description of the contents, one sentence
 
-    def texts(self, column: Column) -> list[str]:
-        """Return the heading and every cell of a column, for people."""
-        cells = [format_value(row.get(column.key), column.decimals) for row in self.rows]
-        return [escape_line(column.heading), *cells]
-
-    def lines(self) -> list[tuple[str, ...]]:
-        """Return the headings and the cells of every row, for people."""
-        return [*zip(*map(self.texts, self.columns), strict=True)]
+    def texts(self) -> list[list[str]]:
+        """Return each column as its heading and its cells, for people."""
+        found = []
+        for column in self.columns:
+            cells = [format_value(row.get(column.key), column.decimals) for row in self.rows]
+            found.append([escape_line(column.heading), *cells])
+        return found
 
 
 def format_value(value: Value, decimals: int) -> str:
@@ -87,8 +83,7 @@ def format_value(value: Value, decimals: int) -> str:
 def format_text(table: Table, width: int | None = None) -> str:
     """Format a table in aligned columns of at most `width`: shared words move above, then columns drop."""
     padded: dict[Column, list[str]] = {}
-    for column in table.columns:
-        texts = table.texts(column)
+    for column, texts in zip(table.columns, table.texts(), strict=True):
         pad, longest = str.ljust if column.text else str.rjust, max(map(len, texts))
         padded[column] = [pad(text, longest) for text in texts]
 
@@ -109,12 +104,12 @@ def format_text(table: Table, width: int | None = None) -> str:
 
 def format_markdown(table: Table) -> str:
     """Format a table in Markdown with numbers aligned right."""
-    head, *rows = [
-        "| " + " | ".join(each.replace("|", "\\|").replace("<", "&lt;") for each in line) + " |"
-        for line in table.lines()
-    ]
-    rule = "| " + " | ".join("---" if column.text else "---:" for column in table.columns) + " |"
-    return "\n".join((head, rule, *rows))
+    head, *rows = (
+        " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells)
+        for cells in zip(*table.texts(), strict=True)
+    )
+    rule = " | ".join("---" if column.text else "---:" for column in table.columns)
+    return "\n".join(f"| {line} |" for line in (head, rule, *rows))
 
 
 _LATEX = str.maketrans(
@@ -126,28 +121,27 @@ _LATEX = str.maketrans(
 
 def format_latex(table: Table) -> str:
     r"""Format a table as a LaTeX tabular with booktabs rules (\usepackage{booktabs})."""
-
-    def line(cells: Sequence[str]) -> str:
-        texts = [cell.translate(_LATEX) for cell in cells]
-        if texts[0][:1] in ("[", "*", "("):  # LaTeX would read these as an option of the preceding line break
-            texts[0] = f"{{{texts[0][0]}}}{texts[0][1:]}"
-        return " & ".join(texts) + r" \\"
-
-    head, *rows = map(line, table.lines())
+    lines = []
+    for cells in zip(*table.texts(), strict=True):
+        first, *others = (cell.translate(_LATEX) for cell in cells)
+        if first[:1] in ("[", "*", "("):  # LaTeX would read these as an option of the preceding line break
+            first = f"{{{first[0]}}}{first[1:]}"
+        lines.append(" & ".join((first, *others)) + r" \\")
     kinds = "".join("l" if column.text else "r" for column in table.columns)
     begin = rf"\begin{{tabular}}{{{kinds}}}"
-    return "\n".join((begin, r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"))
+    ruled = (r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule")
+    return "\n".join((begin, *ruled, r"\end{tabular}"))
 
 
 def format_csv(table: Table) -> str:
     """Format a table as CSV (RFC 4180) with keys as header and full precision, safe for spreadsheets."""
     out = io.StringIO(newline="")
-    # DictWriter's default dialect, "excel", conforms to RFC 4180.
-    writer = csv.DictWriter(out, [column.key for column in table.columns])
-    writer.writerow({column.key: escape_csv(column.key) for column in table.columns})
-    names = {column.key for column in table.columns if column.text and not column.unit}
+    writer = csv.writer(out)  # its default dialect, "excel", conforms to RFC 4180
+    writer.writerow([escape_csv(column.key) for column in table.columns])
+    is_name = [column.text and not column.unit for column in table.columns]
     for row in to_json_rows(table):
-        writer.writerow({key: escape_csv(str(it)) if key in names and it else it for key, it in row.items()})
+        cells = zip(row.values(), is_name, strict=True)
+        writer.writerow([escape_csv(str(it)) if named and it else it for it, named in cells])
     return out.getvalue()
 
 
@@ -163,9 +157,9 @@ def to_json_row(row: Row) -> dict[str, Plain]:
 
 def to_json_value(value: Value) -> Plain:
     """Convert a value for JSON: NaN to None, infinity to "inf" or "-inf", NumPy numbers to Python's."""
-    if isinstance(value, str):
+    if value is None or isinstance(value, str):
         return value
-    if value is None or math.isnan(value):
+    if math.isnan(value):
         return None
     if isinstance(value, int | np.integer):
         return int(value)

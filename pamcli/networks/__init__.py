@@ -27,7 +27,7 @@ Other parts of the paper, in `pamcli/`:
 | Sections 4.2, 5.2, Equations 10 to 18 | losses | `losses/` |
 | Sections 4.3.2, 5.4.2 | rates, crops, start | `training/recipes.toml`, `training/initialisation.py` |
 | Section 4.3.1, Table 8 | end-point error, >t px, D1 | `evaluation/disparity_metrics.py` |
-| Section 4.3.4, Tables 6, 7 | studies of resolution and disparity range | `evaluation/studies.py` |
+| Section 4.3.4, Tables 6, 7 | studies of resolution and disparity range | `evaluation/disparity_tables.py` |
 | Section 5.3.1 | a stereogram to a rectified pair | `flickr1024/rectify_stereogram.py` |
 | Section 5.4.2 | training patches | `flickr1024/stores.py` |
 | Section 5.4.2 | PSNR, SSIM | `evaluation/superres_metrics.py` |

@@ -15,11 +15,10 @@ from pamcli.data.source import Sample
 from pamcli.errors import UsageError
 from pamcli.evaluation.comparison import LEAST_SCENES, compare_methods, compute_interval
 from pamcli.evaluation.disparity import Disparity, evaluate
-from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
+from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.methods import MatcherMethod, measure_peak
 from pamcli.evaluation.opencv_methods import SemiGlobalMethod
 from pamcli.evaluation.pixels import compute_regions
-from pamcli.evaluation.protocols import DisparityProtocol
 from pamcli.evaluation.report import render_report
 from pamcli.evaluation.results import Evaluation
 from pamcli.inference.device import peak_memory
@@ -51,16 +50,13 @@ def test_images_of_one_scene_widen_the_interval() -> None:
     assert by_scene[1] - by_scene[0] > 3 * (by_picture[1] - by_picture[0])
 
 
-def test_intervals_of_equal_values_and_of_too_few_scenes() -> None:
+def test_intervals_of_equal_values_of_too_few_scenes_and_of_weights() -> None:
     assert compute_interval(np.full(6, 2.0), range(6)) == (2, 2)
     assert all(map(math.isnan, compute_interval(np.arange(4.0), range(LEAST_SCENES - 1))))
-
-
-def test_weights_count() -> None:
-    values = np.array([0, 1, 0, 1, 0, 1.0])
-    low, high = compute_interval(values, range(6), np.array([1e-9, 1, 1e-9, 1, 1e-9, 1]))
-    assert low == pytest.approx(1, abs=1e-6)
-    assert high == pytest.approx(1, abs=1e-6)
+    weights = np.array([1e-9, 1, 1e-9, 1, 1e-9, 1])
+    assert compute_interval(np.array([0, 1, 0, 1, 0, 1.0]), range(6), weights) == pytest.approx(
+        (1, 1), abs=1e-6
+    )
 
 
 def test_differences_use_the_weights_of_the_protocol() -> None:
@@ -198,9 +194,3 @@ def test_the_wls_filter_is_asked_for_where_it_is_not() -> None:
     with pytest.raises(UsageError, match="WLS filter") as caught:
         SemiGlobalMethod(wls=True)
     assert "opencv-contrib" in str(caught.value)
-
-
-def test_figures_of_parts_are_measured_where_methods_are_compared_alone() -> None:
-    meter = DisparityMeter(DisparityProtocol())
-    meter.add(sample(), Estimate(TRUTH))
-    assert "edges" not in meter.pooled_metrics

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_kitti import fill_slowly
+from test_pixels import fill_slowly
 
 from pamcli.calibration.geometry import Calibration
 from pamcli.data.source import Sample

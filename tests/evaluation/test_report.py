@@ -14,7 +14,7 @@ from headless_browser import browsing, seen_by_browser
 
 from pamcli.data.source import Sample
 from pamcli.evaluation.report import render_report
-from pamcli.evaluation.report_charts import CurveChart, Histogram
+from pamcli.evaluation.report_charts import make_curves, make_histogram
 from pamcli.evaluation.report_images import draw_disparities, draw_superres
 from pamcli.evaluation.results import Evaluation
 from pamcli.evaluation.tables import Column, Table
@@ -52,13 +52,14 @@ def report_data() -> Evaluation:
         key_figures=((f"kitti {NASTY}", (("D1 (%)", "8.00"), ("bad-2 (%)", "9.00"))),),
         published={f"kitti2015 {NASTY}": Table(IMAGE_COLUMNS, ({"name": "SegStereo", "d1": 8.79},))},
         charts=(
-            Histogram(f"Errors {NASTY}", (0, 1, 3, math.inf), (5, 3, 2), wrong_from=3, caption=NASTY),
-            CurveChart(
+            make_histogram(f"Errors {NASTY}", (0, 1, 3, math.inf), (5, 3, 2), wrong_from=3),
+            make_curves(
                 "Confidence",
                 (0, 50, 100),
                 {NASTY: (2, 1, math.nan), "oracle": (2, 0.5, 0)},
                 "left out (%)",
                 "error (px)",
+                NASTY,
             ),
         ),
         worst_pairs=(

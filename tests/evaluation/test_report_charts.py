@@ -9,10 +9,10 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from pamcli.evaluation.report import render_chart
-from pamcli.evaluation.report_charts import CurveChart, Histogram
+from pamcli.evaluation.report_charts import Chart, make_curves, make_histogram
 
 
-def parse_svg(chart: Histogram | CurveChart) -> ET.Element:
+def parse_svg(chart: Chart) -> ET.Element:
     return ET.fromstring(f"<figure>{render_chart(chart)}</figure>").findall("svg")[-1]
 
 
@@ -21,7 +21,7 @@ def texts(svg: ET.Element) -> list[str]:
 
 
 def test_bars_are_shares_of_the_pixels() -> None:
-    svg = parse_svg(Histogram("Errors", (0, 1, 3, math.inf), (50, 30, 20), wrong_from=3))
+    svg = parse_svg(make_histogram("Errors", (0, 1, 3, math.inf), (50, 30, 20), wrong_from=3))
     bars = list(svg.iter("rect"))
     assert [bar.get("class") for bar in bars] == ["right", "right", "wrong"]
     heights = [float(bar.get("height", "")) for bar in bars]
@@ -35,13 +35,13 @@ def test_bars_are_shares_of_the_pixels() -> None:
 
 
 def test_axes_end_at_a_round_number_above_the_highest() -> None:
-    svg = parse_svg(Histogram("Errors", (0, 1, 2, 3, 4), (267, 233, 250, 250)))
+    svg = parse_svg(make_histogram("Errors", (0, 1, 2, 3, 4), (267, 233, 250, 250)))
     assert [text for text in texts(svg) if text.endswith("%")] == ["0 %", "10 %", "20 %", "30 %"]
     assert texts(svg)[-2] == "4"  # a last edge that is finite is written, too
 
 
 def test_pixels_without_an_estimate_count_and_have_a_bar() -> None:
-    svg = parse_svg(Histogram("Errors", (0, 3, math.inf), (60, 20), wrong_from=3, without=20))
+    svg = parse_svg(make_histogram("Errors", (0, 3, math.inf), (60, 20), wrong_from=3, without=20))
     assert [bar.get("class") for bar in svg.iter("rect")] == ["right", "wrong", "wrong"]
     tips = [element.text for element in svg.iter("title")]
     assert tips == ["0 to 3 px: 60.00 %", "3 px and more: 20.00 %", "no estimate: 20.00 %"]
@@ -49,12 +49,12 @@ def test_pixels_without_an_estimate_count_and_have_a_bar() -> None:
 
 
 def test_no_pixels_at_all_are_empty_bars() -> None:
-    svg = parse_svg(Histogram("Errors", (0, 1, 2), (0, 0)))
+    svg = parse_svg(make_histogram("Errors", (0, 1, 2), (0, 0)))
     assert [bar.get("height") for bar in svg.iter("rect")] == ["0.0", "0.0"]
 
 
 def test_curves_go_from_the_first_x_to_the_last_and_leave_out_what_is_not_known() -> None:
-    chart = CurveChart(
+    chart = make_curves(
         "Confidence",
         (0, 50, 100),
         {"measured": (4, 2, math.nan), "oracle": (4, 1, 0)},
@@ -78,7 +78,7 @@ def test_curves_go_from_the_first_x_to_the_last_and_leave_out_what_is_not_known(
 
 
 def test_the_legend_names_every_curve_in_order() -> None:
-    chart = CurveChart("T", (0,), {"a < b": (1,), "c": (1,)}, "x", "y")
+    chart = make_curves("T", (0,), {"a < b": (1,), "c": (1,)}, "x", "y")
     legend = str(render_chart(chart)).partition("</p>")[0]
     assert re.findall(r"curve (c\d)", legend) == ["c0", "c1"]
     assert "a &lt; b" in legend
@@ -87,7 +87,7 @@ def test_the_legend_names_every_curve_in_order() -> None:
 
 @pytest.mark.parametrize("highest", [1e-9, 0.013, 0.99, 1, 4.5, 9.99, 100, 123456.0])
 def test_an_axis_has_a_few_round_steps(highest: float) -> None:
-    chart = CurveChart("T", (0, 1), {"a": (0, highest)}, "x", "y")
+    chart = make_curves("T", (0, 1), {"a": (0, highest)}, "x", "y")
     svg = parse_svg(chart)
     assert 4 <= len(list(svg.iter("line"))) <= 6
     highest_point = min(float(circle.get("cy") or "") for circle in svg.iter("circle"))
