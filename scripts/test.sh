@@ -32,13 +32,13 @@ if [ -n "$fast" ]; then
     # shellcheck disable=SC2086 # a list of words
     exec "$python" -m pytest -n 2 --dist worksteal $fast "$@"
 fi
-# mypy runs next to the tests. Four test processes suit two cores, because many tests wait for a program or the disk.
+# mypy runs next to the tests. Three test processes suit two cores, because tests wait for programs or the disk.
 types=$(mktemp)
 "$python" -m mypy >"$types" 2>&1 &
 mypy=$!
 trap 'kill "$mypy" 2>/dev/null || :; rm -f "$types"' EXIT
 code=0
-"$python" -m pytest -n 4 --dist worksteal "$@" || code=$?
+"$python" -m pytest -n 3 --dist worksteal "$@" || code=$?
 wait "$mypy" || code=$?
 cat "$types"
 exit "$code"

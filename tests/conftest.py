@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
 
 import pytest
 from warm_python import WarmPython
@@ -30,6 +29,10 @@ for name in ("CI", "BUILD_NUMBER"):
     os.environ.pop(name, None)
 
 
+def pytest_collection_finish() -> None:
+    gc.freeze()  # later collections, also those of forks, need not search modules and thousands of tests
+
+
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "NO_COLOR", "TTY_COMPATIBLE", "COLUMNS"):
@@ -39,9 +42,9 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def warm_python() -> Iterator[WarmPython]:
-    with WarmPython() as warm:
-        yield warm
+def warm_python() -> WarmPython:
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
+    return WarmPython(owner=os.getppid() if is_worker else os.getpid())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -2,7 +2,8 @@
 
 A test that starts dozens of them would spend its time on imports: two seconds a program, four where one
 trains. Each runs in its caller's folder and environment, with its caller's streams, and gives its exit code.
-What a start itself does, and signals, are tested with real ones (test_startup.py, cli/test_interruption.py).
+The processes of one test run share it, and it ends after them. What a start itself does, and signals, are
+tested with real ones (test_startup.py, cli/test_interruption.py).
 """
 
 from __future__ import annotations
@@ -32,33 +33,28 @@ def list_modules() -> list[str]:
 
 
 class WarmPython:
-    """The process of which programs are forks, with modules loaded; it ends with the context.
+    """The process of which programs are forks, with modules loaded; it ends after the process `owner`.
 
-    `executable` is a file that takes a Python's place where others start it.
+    Without torch, it has the modules that do not need it. `executable` is a file that takes a Python's place
+    where others start it.
     """
 
-    def __init__(self, *loaded: str) -> None:
-        self.loaded = loaded or (*list_modules(), *OTHERS)
-
-    def __enter__(self) -> WarmPython:
+    def __init__(self, *, owner: int, torch: bool = True) -> None:
+        import fcntl
         import subprocess
-        import tempfile
 
-        self.folder = tempfile.TemporaryDirectory(prefix="pam", dir="/tmp")  # the address is to be short
-        self.address = os.path.join(self.folder.name, "s")
-        command = [sys.executable, "-P", __file__, SERVER, self.address, *self.loaded]
-        self.server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert self.server.stdout is not None
-        assert self.server.stdout.readline() == b"ready\n"
-        self.executable = os.path.join(self.folder.name, "python")
-        with open(self.executable, "w") as script:
-            script.write(f'#!/bin/sh\nexec {shlex.join(self.command())} "$@"\n')
-        os.chmod(self.executable, 0o755)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.server.communicate()
-        self.folder.cleanup()
+        self.folder = f"/tmp/pam-{owner}-{int(torch)}"  # the address is to be short
+        self.address = os.path.join(self.folder, "s")
+        self.executable = os.path.join(self.folder, "python")
+        os.makedirs(self.folder, exist_ok=True)
+        with open(os.path.join(self.folder, "lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # while it is started
+            if not os.path.exists(self.address):
+                server = [sys.executable, "-P", __file__, SERVER, self.folder, str(owner), str(int(torch))]
+                subprocess.run(server, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+                with open(self.executable, "w") as script:
+                    script.write(f'#!/bin/sh\nexec {shlex.join(self.command())} "$@"\n')
+                os.chmod(self.executable, 0o755)
 
     def command(self, *words: str) -> list[str]:
         """What `python WORDS` would do: `-m MODULE ...`, `-c CODE ...` or `SCRIPT ...`."""
@@ -77,26 +73,35 @@ def call(address: str, words: list[str]) -> int:
         return int(server.recv(9) or b"99")  # nothing: it was killed
 
 
-def serve(address: str, loaded: list[str]) -> None:
+def serve(folder: str, owner: int, torch: bool) -> None:
     import contextlib
     import gc
     import importlib
     import select
+    import shutil
     import signal
 
-    for name in loaded:
+    if not torch:
+        sys.modules["torch"] = None  # type: ignore[assignment] # importing it fails
+    for name in (*list_modules(), *OTHERS):
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
-    if "pamcli.inference.matcher" in loaded:
+    if torch:
         keep_networks()
+    else:
+        del sys.modules["torch"]
     assert "huggingface_hub" not in sys.modules, "it would keep this environment instead of its caller's"
     gc.freeze()  # otherwise every fork would search, and thus copy, the objects of the libraries
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(address)
+        server.bind(os.path.join(folder, "s"))
         server.listen(64)
-        print("ready", flush=True)  # noqa: T201
-        while sys.stdin not in select.select([server, sys.stdin], [], [])[0]:  # which ends with the tests
+        if os.fork():
+            os._exit(0)  # it is ready
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # who reads what the tests say need not wait
+        while is_running(owner):
+            if not select.select([server], [], [], 1)[0]:
+                continue
             connection, _ = server.accept()
             with connection:
                 if not os.fork():
@@ -104,6 +109,15 @@ def serve(address: str, loaded: list[str]) -> None:
                     server.close()
                     report_exit_code(connection)
                     os._exit(answer(connection))
+    shutil.rmtree(folder)
+
+
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def report_exit_code(connection: socket.socket) -> None:
@@ -191,4 +205,4 @@ def run(*words: str) -> int:
 if __name__ == "__main__":
     if sys.argv[1] == CLIENT:
         sys.exit(call(sys.argv[2], sys.argv[3:]))
-    serve(sys.argv[2], sys.argv[3:])
+    serve(sys.argv[2], int(sys.argv[3]), sys.argv[4] == "1")
