@@ -143,9 +143,9 @@ def programs_of(command: str) -> list[str]:
 @cache
 def board_images() -> list[tuple[np.ndarray, np.ndarray]]:
     """Render the images of a board in front of two cameras."""
-    rig = make_rig(2, size=(400, 250))
+    rig = make_rig(2, size=(320, 200))
     return photograph(
-        rig, make_chessboard(9, 6, 0.025), sample_poses(rig, 14, 2, square=0.025), 2, {5: (9, 4)}
+        rig, make_chessboard(9, 6, 0.025), sample_poses(rig, 10, 2, square=0.025), 2, {5: (9, 4)}
     )
 
 
@@ -155,7 +155,7 @@ def prepare_boards(folder: Path) -> None:
     for side, name in enumerate(("left", "right")):
         shutil.rmtree(folder / f"{name}s")
         (folder / f"{name}s").mkdir()
-        video = cv2.VideoWriter(str(folder / f"{name}.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 10, (400, 250))
+        video = cv2.VideoWriter(str(folder / f"{name}.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 10, (320, 200))
         for number, pair in enumerate(board_images(), 1):
             view = Image.fromarray(pair[side])
             view.save(folder / f"{name}s" / f"{number:02}.png")
@@ -166,19 +166,18 @@ def prepare_boards(folder: Path) -> None:
         video.release()
 
 
-def prepare_photos(folder: Path, left: Image.Image, right: Image.Image) -> None:
+def prepare_photos(folder: Path) -> None:
     """A spatial photo, two HEIC photos, and a VR180 photo."""
-    views = [np.asarray(view.convert("RGB")) for view in (left, right)]
+    left, right = views(96, 64)
+    pixels = [np.asarray(view) for view in (left, right)]
     cameras = [photo_files.camera(1, 0.5, 0.5, (move, 0, 0)) for move in (0, 19_200)]
     (folder / "spatial").mkdir()
     for name in ("IMG_0001.HEIC", "spatial/IMG_0001.HEIC"):
-        (folder / name).write_bytes(photo_files.spatial(photo_files.heic(*views), cameras))
-    for name, view in zip(("left.heic", "right.heic"), views, strict=True):
+        (folder / name).write_bytes(photo_files.spatial(photo_files.heic(*pixels), cameras))
+    for name, view in zip(("left.heic", "right.heic"), pixels, strict=True):
         (folder / name).write_bytes(photo_files.heic(view))
-    encoded = [
-        stereo_files.jpeg(np.asarray(view.convert("RGB").resize((128, 128)))) for view in (left, right)
-    ]
-    both = np.concatenate([np.asarray(view.convert("RGB").resize((128, 64))) for view in (left, right)])
+    encoded = [stereo_files.jpeg(np.asarray(view.resize((128, 128)))) for view in (left, right)]
+    both = np.concatenate([np.asarray(view.resize((128, 64))) for view in (left, right)])
     (folder / "walk360.jpg").write_bytes(stereo_files.jpeg(both))
     (folder / "walk.vr.jpg").write_bytes(photo_files.vr180(*encoded, (128, 128), parts=2))
 
@@ -196,17 +195,20 @@ def prepare_bags(folder: Path, left: Image.Image, right: Image.Image) -> None:
 
 def prepare_videos(folder: Path, left: Image.Image, right: Image.Image) -> None:
     """Write videos of two cameras that move down, and one with both views; needs PyAV."""
-    views = [[np.asarray(view)[top : top + 60] for top in range(4)] for view in (left, right)]
-    write_video(folder / "clip_left.mp4", views[0], "libx264", "yuv420p")
-    write_video(folder / "clip_right.mp4", views[1], "libx264", "yuv420p")
-    both = [np.concatenate(pair, axis=1) for pair in zip(*views, strict=True)]
+    frames = [[np.asarray(view)[top : top + 32] for top in range(4)] for view in (left, right)]
+    write_video(folder / "clip_left.mp4", frames[0], "libx264", "yuv420p")
+    write_video(folder / "clip_right.mp4", frames[1], "libx264", "yuv420p")
+    both = [np.concatenate(pair, axis=1) for pair in zip(*frames, strict=True)]
     write_video(folder / "clip.mp4", both, "libx264", "yuv420p")
 
 
 @cache
-def small_views() -> tuple[Image.Image, Image.Image]:
+def views(width: int = 72, height: int = 40) -> tuple[Image.Image, Image.Image]:
+    """A part of the sample pair with disparities from 9 to 12 px."""
     left, right = (
-        Image.open(ROOT / "scripts" / "sample" / f"{side}.png").convert("RGB").crop((300, 200, 396, 264))
+        Image.open(ROOT / "scripts" / "sample" / f"{side}.png")
+        .convert("RGB")
+        .crop((140, 60, 140 + width, 60 + height))
         for side in ("left", "right")
     )
     return left, right
@@ -217,7 +219,7 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
     """Make small files with the names that the pages use, in a folder to copy for each block."""
     made = tempfile.TemporaryDirectory(prefix="pam-pages-")
     folder = Path(made.name)
-    left, right = small_views()
+    left, right = views()
     packed = Image.new("RGB", (2 * left.width, left.height))
     packed.paste(left, (0, 0))
     packed.paste(right, (left.width, 0))
@@ -233,7 +235,7 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
     save(left, "photos/yard.jpg")
     save(packed, "frames/seven.jpg", "frames/eight.jpg", "frame.jpg", "glasses.png")
     # Data sets: one pair of KITTI 2015 with ground truth; one of KITTI 2012 and own pairs without.
-    ground_truth = read_disparity(ROOT / "scripts" / "sample" / "disparity.pfm")[200:264, 300:396]
+    ground_truth = read_disparity(ROOT / "scripts" / "sample" / "disparity.pfm")[60:100, 140:212]
     save(
         left,
         "kitti/training/image_2/000000_10.png",
@@ -279,10 +281,10 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
     unrectified.write(folder, "cameras/left/0001.jpg", "cameras/right/0001.jpg")
     unrectified.write(folder, "photo_left.jpg", "photo_right.jpg")
     save(Image.fromarray(np.concatenate([unrectified.left, unrectified.right], axis=1)), "card.jpg")
-    matrix = "[100 0 {}; 0 100 32; 0 0 1]"
-    (folder / "boxes.csv").write_text("label,x,y,width,height\nball,40,20,16,16\n")
+    matrix = "[100 0 {}; 0 100 20; 0 0 1]"
+    (folder / "boxes.csv").write_text("label,x,y,width,height\nball,40,16,16,16\n")
     (folder / "calib.txt").write_text(
-        f"cam0={matrix.format(40)}\ncam1={matrix.format(42)}\ndoffs=2\nbaseline=193\nwidth=96\nheight=64\n"
+        f"cam0={matrix.format(30)}\ncam1={matrix.format(32)}\ndoffs=2\nbaseline=193\nwidth=72\nheight=40\n"
     )
     (folder / "colour.yaml").write_text("K: [9, 9, 60, 40]\nR: [0, 0, 0]\nT: [1, 0, 0]\nsize: [120, 80]\n")
     (folder / "mynetwork.py").write_text(foreign_networks.AS_MODULE)
@@ -298,28 +300,28 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
 def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPython) -> dict[str, str]:
     """Fill the folder with the files that a block uses, and return the environment of its commands."""
     shutil.copytree(files_of_all().name, folder, dirs_exist_ok=True)
-    left, right = small_views()
+    left, right = views()
     if "MiddEval3" in block.text:  # Middlebury's training scenes, which make an archive of their own
         for scene in load_rules("middlebury").training:
             (folder / "MiddEval3/trainingQ" / scene).mkdir(parents=True)
             for view, name in ((left, "im0.png"), (right, "im1.png")):
-                view.crop((0, 0, 64, 32)).save(folder / f"MiddEval3/trainingQ/{scene}/{name}")
+                view.crop((0, 0, 48, 32)).save(folder / f"MiddEval3/trainingQ/{scene}/{name}")
     if all(command.startswith("pam superres") for command in block.commands()):  # which takes its time
         for view in [*folder.glob("*.png"), *folder.glob("*/*.png")]:
-            Image.open(view).crop((24, 16, 72, 48)).save(view)
+            Image.open(view).crop((16, 8, 56, 32)).save(view)
     if "clip_left" in block.text:
         prepare_videos(folder, left, right)
     if "live" in block.text:
-        views = [[np.asarray(view.resize((240, 120)))] * 4 for view in (left, right)]
-        for name, frames in zip(("left", "right"), views, strict=True):
+        seen = [[np.asarray(view.resize((240, 120)))] * 3 for view in (left, right)]
+        for name, frames in zip(("left", "right"), seen, strict=True):
             write_video(folder / f"{name}.mp4", frames, "libx264", "yuv420p")
         write_video(
-            folder / "both.mp4", [np.hstack(pair) for pair in zip(*views, strict=True)], "libx264", "yuv420p"
+            folder / "both.mp4", [np.hstack(pair) for pair in zip(*seen, strict=True)], "libx264", "yuv420p"
         )
     if "drive.bag" in block.text:
         prepare_bags(folder, left, right)
     if "HEIC" in block.text:
-        prepare_photos(folder, left, right)
+        prepare_photos(folder)
     if "calibration make" in block.text or "--calibrate" in block.text:
         prepare_boards(folder)
     if "stereo.onnx" in block.text:  # needs onnx
@@ -382,7 +384,7 @@ def shortened(command: str) -> str:
         quiet = any(word in command for word in ("--no-page", "--calibrate", "--doctor"))
         return command.partition(" #")[0] + ("" if quiet else " --no-browser")
     if not command.startswith("pam train"):
-        command = command.replace("--size 1248x384", "--size 96x64")  # of the images
+        command = command.replace("--size 1248x384", "--size 72x40")  # of the images
         return command.replace("-o scenes.png", "-o scenes.png --count 1")
     if "--resume" in command:
         return command.replace("--steps 30000", "--steps 2")
