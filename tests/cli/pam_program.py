@@ -193,11 +193,6 @@ def refuse(run: Run, code: int, *texts: str) -> str:
     return line
 
 
-def refuse_options(run: Run, *texts: str) -> None:
-    """Assert that the parser of options ended a run."""
-    refuse(run, 2, *texts, "--help lists all options")
-
-
 def refuse_all(table: str, *before: str, stdin: bytes = b"") -> None:
     """Assert that each line of a table is refused and changes nothing.
 

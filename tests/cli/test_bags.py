@@ -122,9 +122,6 @@ def test_depth_needs_a_camera_info(bags: Path) -> None:
     refuse(pam("rectify bare.bag -o x/"), 3, "bare.bag has no calibrated camera_info", "--calibration")
 
 
-LEARN = ["train", "disparity", "--unsupervised", "--batch", "2", "--crop", "64x32", "--steps", "2"]
-
-
 def test_data_sets_are_bags(bags: Path) -> None:
     assert pam("dataset", "verify", "drive.bag").lines[-1].startswith("bag:drive.bag: 3 pairs, 0 damage")
     stats = pam("dataset", "stats", "bag:drive?left=/cam/left/image_raw&first=2", "--jsonl", "--workers", "1")

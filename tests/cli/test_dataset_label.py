@@ -11,7 +11,7 @@ from PIL import Image
 
 from pamcli.data.open import open_data
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.training.labels import CONTRADICTION, LARGEST, combine_networks, combine_with_blocks, find_labels
+from pamcli.training.labels import CONTRADICTION, combine_networks, combine_with_blocks, find_labels
 
 pytestmark = pytest.mark.usefixtures("remembering_networks")
 NAN = np.nan
@@ -120,13 +120,6 @@ def test_a_second_call_goes_on_and_overwrites_only_when_asked(mine: Path) -> Non
     assert np.load("labelled/disparity/a.npy").any()
 
 
-def test_large_images_are_reduced(here: Path) -> None:
-    from pamcli.training.labels import _downscale
-
-    assert _downscale(np.zeros((1000, 2500, 3), np.uint8)).shape == (500, LARGEST[0], 3)
-    assert _downscale(np.zeros((90, 100, 3), np.uint8)).shape == (90, 100, 3)
-
-
 def test_a_damaged_image_is_one_line_and_the_others_are_labelled(mine: Path) -> None:
     (mine / "left/a.png").write_bytes(b"no picture")
     run = pam("dataset", "label", "pairs:mine?first=2", "-o", "labelled", "--device", "cpu")
@@ -199,15 +192,3 @@ def test_labels_that_are_deleted_are_named(mine: Path) -> None:
     assert run.code == 0
     assert "warning: b: deleted its earlier labels" in run.stderr
     assert [path.name for path in Path("labelled/right").iterdir()] == ["a.png"]
-
-
-def test_labels_that_stay_are_named(mine: Path) -> None:
-    assert pam(*LABEL).code == 0
-    for side in ("left", "right"):
-        (mine / side / "a.png").unlink()
-    (mine / "left/b.png").write_bytes(b"no picture")
-    run = pam("dataset", "label", "pairs:mine?first=1", "-o", "labelled", "--device", "cpu")
-    assert "labelled keeps the labels of 1 other pair: a" in run.stderr
-    assert "b: keeping its labels, but " in run.stderr
-    Path("labelled/disparity/b.npy").unlink()
-    assert pam("dataset", "label", "pairs:mine?first=1", "-o", "labelled", "--device", "cpu").code == 6

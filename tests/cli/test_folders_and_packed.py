@@ -24,19 +24,6 @@ def put(*places: str) -> None:
 # --- folders --------------------------------------------------------------------------------------------
 
 
-def test_folders_are_paired_by_stem_in_natural_order(small_pair: Path) -> None:
-    put("L/frame10.png", "L/frame9.png", "R/frame9.tif", "R/frame10.png", "L/.hidden.png", "L/sub/x.png")
-    Path("L/notes.txt").write_text("no picture")
-    for command in ("disparity", "superres"):
-        run = pam(command, "L/", "R", "-o", command, "--format", "tif")
-        assert run.code == 0
-        assert run.complaints == ["2 ok"]
-    assert names("disparity") == ["frame10.tif", "frame9.tif"]
-    made = [f"frame{number}_{side}.tif" for number in (10, 9) for side in ("left", "right")]
-    assert names("superres") == made
-    assert run.lines == [f"superres/{name}" for name in made[2:] + made[:2]]
-
-
 def test_images_without_a_partner(small_pair: Path) -> None:
     put("L/a.png", "L/b.png", "L/c.png", "R/a.png", "R/d.png")
     for command in ("disparity", "superres"):

@@ -7,8 +7,6 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,6 @@ from numpy.typing import NDArray
 from pam_program import files, names, pam, refuse, unchanged
 from PIL import Image
 
-from pamcli.cli.console import Console
 from pamcli.flickr1024 import stereogram_pairs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
@@ -103,12 +100,6 @@ def test_names_in_another_encoding_stay_as_they_are(found: Path) -> None:
     assert b"\xff.png,pair" in Path("mine/stereograms.csv").read_bytes()
 
 
-def test_the_pairs_are_a_data_set() -> None:
-    assert pam(*PREPARE, "--skip-damaged").code == 0
-    run = pam("dataset", "verify", "flickr1024:mine")
-    assert run.lines[-1].startswith("flickr1024:mine: 2 pairs, 0 damage, 0 incomplete")
-
-
 def test_it_must_be_said_whether_the_farthest_thing_is_infinitely_far() -> None:
     with unchanged():
         refuse(pam(*PREPARE[:-2]), 2, "--from-stereograms requires --infinity")
@@ -122,29 +113,6 @@ def test_patches_are_cut_from_the_pairs_in_one_go() -> None:
     assert again.lines == run.lines
     assert {"mine/pairs is already complete", "mine/x2 is already complete"} <= set(again.complaints)
     assert pam("dataset verify flickr1024:mine").lines[-1].startswith("flickr1024:mine: 12 pairs, 0 dam")
-
-
-def test_one_bar_counts_stereograms_and_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = []
-
-    class Bar:
-        done = expected = 0
-
-        def advance(self, *, skipped: bool = False) -> None:
-            self.done += 1
-
-        def expect(self, count: int) -> None:
-            self.expected += count
-
-    @contextmanager
-    def progress(console: Console, what: str, total: int | None) -> Iterator[Bar]:
-        counted.append(Bar())
-        yield counted[-1]
-
-    monkeypatch.setattr(Console, "progress", progress)
-    assert pam(*PREPARE, "--scale", "2", "--skip-damaged").code == 0
-    (bar,) = counted
-    assert bar.done == bar.expected == 4 + 2  # images, and the pairs of which patches are cut
 
 
 def test_the_layout_is_passed_on_and_belongs_to_the_folder() -> None:

@@ -70,22 +70,6 @@ def test_records_of_a_batch(command: str) -> None:
         }
 
 
-def test_the_record_of_a_pair_that_fails() -> None:
-    Path("right.png").write_bytes(b"")
-    run = pam(*DISPARITY, "-o", "d.pfm", "--jsonl")
-    assert run.code == 3
-    assert [(record["status"], record["code"], record["error"]) for record in run.records] == [
-        ("failed", 3, "right.png is empty")
-    ]
-    assert run.complaints == ["error: right.png is empty"]
-
-
-def test_the_number_of_a_line_of_a_list() -> None:
-    Path("list.tsv").write_text("\n\nleft.png\tright.png\n")
-    run = pam("disparity", "--pairs", "list.tsv", "-o", "out/", "--jsonl")
-    assert [record["line"] for record in run.records] == [3]
-
-
 # --- stderr ---------------------------------------------------------------------------------------------
 
 

@@ -58,21 +58,6 @@ def test_places_that_cannot_be_written_to(command: str, suffix: str, monkeypatch
     refuse_all(table, words)
 
 
-def test_unwritable_results_of_a_batch() -> None:
-    put_pairs("abc")
-    Path("out").mkdir()
-    Path("out/b").write_text("a file")
-    run = pam("disparity l/{}.png r/{}.png -o out/{}/d.pfm --jsonl")
-    assert run.code == 6
-    states = [(record["status"], record["code"]) for record in run.records]
-    assert states == [("ok", 0), ("failed", 7), ("ok", 0)]
-    assert run.complaints == [
-        "error: cannot write out/b/d.pfm: a part of its folder is a file (choose another folder)",
-        "2 ok, 1 failed",
-    ]
-    assert names("out") == ["a/d.pfm", "b", "c/d.pfm"]
-
-
 def test_a_disk_that_fills_up_during_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     put_pairs("abcd")
     fill_disk(monkeypatch, 3)

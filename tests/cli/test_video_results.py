@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import errno
-import importlib
-import json
-import pickle
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -201,19 +196,6 @@ def test_shards_leave_the_video_to_the_last_command(clips: Views, here: Path) ->
     np.testing.assert_array_equal(disparities("out.mkv"), disparities("whole.mkv"))
 
 
-def test_other_machines_open_the_videos_themselves(clips: Views, here: Path) -> None:
-    """What a cluster's workers are given makes the frames that this process puts together."""
-    batch = match_files("left.mkv", "right.mkv", output="out.mkv", count=2)
-    sent = pickle.loads(pickle.dumps(batch.processor))
-    for job in batch.plan.jobs():
-        outcome = sent.save(job, sent.compute(job, sent.load(job)))
-        assert outcome.error is None
-    assert names("out.mkv.frames") == ["000000.png", "000001.png"]
-    assert pam("disparity left.mkv right.mkv -o out.mkv --count 2 --skip-existing").lines == ["out.mkv"]
-    assert pam("disparity left.mkv right.mkv -o whole.mkv --count 2").code == 0
-    np.testing.assert_array_equal(disparities("out.mkv"), disparities("whole.mkv"))
-
-
 def test_a_damaged_frame_is_missing_in_the_video(clips: Views, here: Path) -> None:
     write_video(here / "left.mov", clips[0], "png", "rgb24")
     with Video(here / "left.mov").library.open("left.mov") as container:
@@ -225,25 +207,6 @@ def test_a_damaged_frame_is_missing_in_the_video(clips: Views, here: Path) -> No
     assert (made.code, made.lines) == (6, ["out.mkv"])
     assert "out.mkv lacks 1 frame that failed" in made.stderr
     np.testing.assert_allclose(Video(Path("out.mkv")).times, [0, 0.1, 0.3, 0.4, 0.5])
-
-
-def test_sound_is_left_alone(clips: Views, here: Path) -> None:
-    av = importlib.import_module("av")
-    with av.open("heard.mkv", "w") as container:
-        picture, sound = container.add_stream("ffv1", rate=RATE), container.add_stream("pcm_s16le", rate=8000)
-        picture.height, picture.width, picture.pix_fmt = 48, 64, "bgr0"
-        for number, view in enumerate(clips[0]):
-            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(view), format="rgb24")
-            frame.pts, frame.time_base = number, Fraction(1, RATE)
-            container.mux(picture.encode(frame))
-            heard = av.AudioFrame.from_ndarray(np.zeros((1, 800), np.int16), format="s16", layout="mono")
-            heard.sample_rate, heard.pts = 8000, 800 * number
-            container.mux(sound.encode(heard))
-        container.mux(picture.encode())
-        container.mux(sound.encode())
-    assert pam("disparity heard.mkv right.mkv -o out.mkv --count 2").lines == ["out.mkv"]
-    with av.open("out.mkv") as container:
-        assert [stream.type for stream in container.streams] == ["video"]
 
 
 def test_what_no_video_can_be(clips: Views, pair: Path) -> None:
@@ -261,11 +224,6 @@ def test_what_no_video_can_be(clips: Views, pair: Path) -> None:
     """
     refuse_all(table, "disparity")
     refuse_all("3 left.mkv -o d/ | is not a disparity video written by pam", "depth --focal 1 --baseline 1")
-
-
-def test_records_name_the_video(clips: Views, here: Path) -> None:
-    made = pam("disparity left.mkv right.mkv -o out.mkv --count 2 --jsonl")
-    assert [json.loads(line)["outputs"] for line in made.lines] == [{"disparity": "out.mkv"}] * 2
 
 
 def test_frames_that_wait_to_replace_a_video_do(clips: Views, here: Path) -> None:
@@ -287,26 +245,6 @@ def test_a_video_that_is_there_stays_beside_one_that_is_not_finished(clips: View
     assert not list(here.glob("*.frames"))
 
 
-def test_a_video_is_whole_whatever_else_lies_where_its_frames_were(clips: Views, here: Path) -> None:
-    assert pam("disparity left.mkv right.mkv -o out.mkv").code == 0
-    before = Path("out.mkv").read_bytes()
-    Path("out.mkv.frames").mkdir()
-    Path("out.mkv.frames/.DS_Store").write_bytes(b"")
-    made = pam("disparity left.mkv right.mkv -o out.mkv --skip-existing")
-    assert "6 skipped" in made.stderr
-    assert Path("out.mkv").read_bytes() == before
-
-
-def test_frames_in_folders_leave_none(clips: Views, here: Path) -> None:
-    for side in ("left", "right"):
-        Path(side, "day").mkdir(parents=True)
-        for number in range(2):
-            Image.fromarray(Video(Path(f"{side}.mkv")).frame(number).pixels).save(f"{side}/day/{number}.png")
-    made = pam("disparity", "left/{}.png", "right/{}.png", "-o", "out.mkv")
-    assert made.code == 0, made.stderr
-    assert not list(here.glob("*.frames"))
-
-
 def test_frames_of_other_runs_go_before_an_overwriting_one(clips: Views, here: Path) -> None:
     Path("out.mkv.frames").mkdir()
     Path("out.mkv.frames/000005.png").write_bytes(b"of another run")
@@ -318,12 +256,3 @@ def test_frames_of_other_runs_go_before_an_overwriting_one(clips: Views, here: P
     assert not last.exists() or last.read_bytes() != b"of another run"
     batch = match_files("left.mkv", "right.mkv", output="out/", overwrite=True)
     assert batch.resume_hint.startswith("start again")
-
-
-def test_threads_decode_one_video_in_turn(clips: Views, here: Path) -> None:
-    one, shared = Video(here / "left.mkv"), Video(here / "left.mkv")
-    wanted = [5, 0, 3, 1, 4, 2] * 4
-    with ThreadPoolExecutor(4) as threads:
-        found = threads.map(shared.frame, wanted)
-        for number, frame in zip(wanted, found, strict=True):
-            np.testing.assert_array_equal(frame.pixels, one.frame(number).pixels)

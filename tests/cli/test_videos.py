@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import struct
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from unittest.mock import MagicMock
 
 import cv2
 import numpy as np
@@ -190,30 +186,6 @@ def test_a_damaged_frame_fails_alone(clips: Views, here: Path) -> None:
     assert made.code == 6
     assert "left.mov, frame 2 cannot be decoded" in made.stderr
     assert made.lines == [f"out/00000{number}.pfm" for number in (0, 1, 3, 4, 5)]
-
-
-def test_a_file_that_cannot_be_read_to_its_end(
-    clips: Views, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usual = Video._open_container
-
-    def open_torn(video: Video) -> Any:
-        container = usual(video)
-        torn = MagicMock(wraps=container, __enter__=lambda _: torn, __exit__=lambda *_: container.close())
-        torn.streams = container.streams
-
-        def demux(stream: Any) -> Iterator[Any]:
-            yield from itertools.islice(container.demux(stream), 4)
-            raise video.library.error.InvalidDataError(1, "torn")
-
-        torn.demux = demux
-        return torn
-
-    monkeypatch.setattr(Video, "_open_container", open_torn)
-    made = pam("disparity left.mkv right.mkv -o out")
-    assert made.lines == [f"out/00000{number}.pfm" for number in range(4)]
-    assert "left.mkv cannot be read from frame 4 on; the 4 frames before it are processed" in made.stderr
-    assert made.code == 0
 
 
 @pytest.mark.parametrize("name", ["left.mkv", "left.avi"])

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import PairPaths
 
 
@@ -20,9 +17,3 @@ def make(*names: str) -> None:
 
 def triples(pairs: tuple[PairPaths, ...]) -> list[tuple[str, str, str]]:
     return [(str(pair.left), str(pair.right), pair.key) for pair in pairs]
-
-
-def one_line(error: pytest.ExceptionInfo[UsageError] | pytest.ExceptionInfo[InputError]) -> str:
-    text = str(error.value)
-    assert "\n" not in text
-    return text

@@ -92,65 +92,12 @@ def test_what_stops_the_writing_leaves_nothing(
         assert "free some space" in caught.value.hint
 
 
-def test_a_folder_at_the_place_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "disp.pfm").mkdir()
-    with pytest.raises(OutputError, match=r"disp\.pfm: it is a folder"):
-        write_atomically(tmp_path / "disp.pfm", b"x")
-    assert names(tmp_path) == ["disp.pfm"]
-
-
-def test_a_file_in_place_of_a_parent_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "out").write_bytes(b"a file")
-    with pytest.raises(OutputError, match="a part of its folder is a file"):
-        write_atomically(tmp_path / "out" / "disp.pfm", b"x")
-    with pytest.raises(OutputError, match="a part of its folder is a file"):
-        write_atomically(tmp_path / "out" / "deeper" / "disp.pfm", b"x")
-    assert (tmp_path / "out").read_bytes() == b"a file"
-
-
 def test_a_name_may_be_as_long_as_it_can_be_and_no_longer(tmp_path: Path) -> None:
     longest = "d" * 251 + ".pfm"
     write_atomically(tmp_path / longest, b"x")
     with pytest.raises(OutputError, match="name too long"):
         write_atomically(tmp_path / f"d{longest}", b"x")
     assert names(tmp_path) == [longest]
-
-
-def test_a_nul_character_in_the_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="null"):
-        write_atomically(tmp_path / "disp\0.pfm", b"x")
-
-
-@pytest.mark.parametrize("kind", [errno.EACCES, errno.EROFS])
-def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: int) -> None:
-    def refuse(*_: object) -> int:
-        raise OSError(kind, os.strerror(kind))
-
-    monkeypatch.setattr(atomic.os, "open", refuse)
-    with pytest.raises(OutputError) as caught:
-        write_atomically(tmp_path / "disp.pfm", b"x")
-    assert caught.value.hint == "choose a folder with write permission"
-    assert caught.value.exit_code == 7
-
-
-def test_what_cannot_be_written_is_known_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_bytes(b"x")
-    check_writable(tmp_path / "disp.pfm")
-    check_writable(tmp_path / "file")
-    check_writable(tmp_path / "new" / "folders" / "disp.pfm")
-    monkeypatch.chdir(tmp_path)
-    check_writable(Path("disp.pfm"))
-    for path in ("file/disp.pfm", "file/new/disp.pfm"):
-        with pytest.raises(OutputError, match="a part of its folder is a file"):
-            check_writable(tmp_path / path)
-    with pytest.raises(OutputError, match="name too long"):
-        check_writable(Path("x" * 300))
-    monkeypatch.setattr(atomic.os, "access", lambda folder, mode: folder != tmp_path)
-    for path in ("disp.pfm", "new/disp.pfm"):
-        with pytest.raises(OutputError, match="permission denied") as caught:
-            check_writable(tmp_path / path)
-        assert caught.value.hint == "choose a folder with write permission"
-    assert names(tmp_path) == ["file"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="symbolic links and devices")
@@ -180,25 +127,6 @@ class TestOnPosix:
         write_atomically(pipe, b"through the pipe")
         reader.join()
         assert received == [b"through the pipe"]
-
-    def test_the_second_of_two_pipes_keeps_its_reader(self, tmp_path: Path) -> None:
-        pipes = [tmp_path / "one", tmp_path / "two"]
-        received: dict[Path, bytes] = {}
-        for pipe in pipes:
-            os.mkfifo(pipe)
-        readers = [
-            threading.Thread(target=lambda pipe=pipe: received.update({pipe: pipe.read_bytes()}))  # type: ignore[misc]
-            for pipe in pipes
-        ]
-        for reader in readers:
-            reader.start()
-        for pipe in pipes:
-            check_writable(pipe)
-        write_atomically(pipes[0], b"first")
-        readers[0].join()
-        write_atomically(pipes[1], b"second")
-        readers[1].join()
-        assert received == {pipes[0]: b"first", pipes[1]: b"second"}
 
 
 @pytest.mark.parametrize("has_links", [True, False])

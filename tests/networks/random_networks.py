@@ -63,15 +63,3 @@ def normalised(views: Tensor) -> Tensor:
     """Normalise views as PASMnet takes them."""
     mean, std = torch.tensor(IMAGE_MEAN).view(3, 1, 1), torch.tensor(IMAGE_STD).view(3, 1, 1)
     return (views - mean) / std
-
-
-class CountedRows:
-    """The rows of an image, and which of them were asked for."""
-
-    def __init__(self, views: Tensor) -> None:
-        self.views = views
-        self.asked: list[int] = []
-
-    def __call__(self, first: int, last: int) -> Tensor:
-        self.asked += range(first, last)
-        return self.views[:, :, first:last]
