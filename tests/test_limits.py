@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -72,12 +71,6 @@ def test_no_more_threads_than_cores_of_the_container(
     assert not counts, "the user's number counts"
 
 
-def test_threads_are_counted_and_ended() -> None:
-    before = threading.active_count()
-    assert limits._count_threads(5) == 5
-    assert threading.active_count() == before
-
-
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
@@ -107,7 +100,7 @@ def in_limits(folder: Path, limit: str, count: int, *command: str) -> subprocess
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
-@pytest.mark.parametrize("megabytes", [100, 600, 1100])
+@pytest.mark.parametrize("megabytes", [100, 1100])
 def test_little_address_space_is_one_line(tmp_path: Path, megabytes: int) -> None:
     run = in_limits(tmp_path, "-v", megabytes * 1000)
     assert (run.returncode, run.stdout, run.stderr.count("\n")) == (5, "", 1)
@@ -117,7 +110,7 @@ def test_little_address_space_is_one_line(tmp_path: Path, megabytes: int) -> Non
 @pytest.mark.skipif(
     sys.platform != "linux" or os.getuid() != 0 or not shutil.which("setpriv"), reason="takes another user"
 )
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [3])
 def test_few_processes_are_one_line(tmp_path: Path, count: int) -> None:
     keep = "+dac_override,+dac_read_search"
     other = ["setpriv", "--reuid", "54322", "--inh-caps", keep, "--ambient-caps", keep]

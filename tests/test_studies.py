@@ -68,21 +68,7 @@ def test_every_row_can_be_trained_and_has_a_figure_in_each_column(ablations: Mod
             assert str(change_recipe(recipe, {"variant": row.variant, **weights}).form) == row.variant
 
 
-def test_matchers_are_trained_and_measured(call: Call) -> None:
-    tiny = ["--tables", "4", "--volume", "64", "--crop", "64x32", "--batch", "1"]
-    out, said = call("disparity", *tiny, "--steps", "1")
-    assert said.count("pam train disparity") == 2
-    head, _, columns, _, volume, whole = out.splitlines()[:6]
-    assert head.startswith("Table 4: ")
-    assert columns == "|  | steps | parameters | time | EPE | > 1 px | > 3 px |"
-    assert volume.startswith("| cost volume | 1 of 1 at 64x32 | 7.58M (7.35M) | ")
-    assert whole.startswith("| PASMnet | 1 of 1 at 64x32 | 7.82M (7.61M) | 1.0x (1.1x) | ")
-    figures = json.loads(Path("runs/disparity/paper/figures.json").read_text())
-    assert f"| {figures['epe']:.2f} (4.54) |" in whole
-    assert figures["epe"] > 0
-
-
-def test_upscalers_are_trained_measured_and_go_on(call: Call) -> None:
+def test_upscalers_are_trained_and_measured_once(call: Call) -> None:
     tiny = ["--tables", "11", "--volume", "16", "--crop", "16x8", "--batch", "1"]
     shown, _ = call("superres", *tiny, "--steps", "1", "--commands")
     commands = [shlex.split(line) for line in shown.splitlines()]
@@ -96,10 +82,6 @@ def test_upscalers_are_trained_measured_and_go_on(call: Call) -> None:
     assert 0 < figures["psnr"] < figures["bicubic"], "after one step from nothing"
     _, said = call("superres", *tiny, "--steps", "1")
     assert "pam train" not in said, "all of it is there"
-    out, said = call("superres", *tiny, "--steps", "2")
-    assert said.count("--resume") == len(commands) == 2
-    assert "| PASSRnet | 2 of 1 at 16x8 |" in out
-    assert json.loads(Path("runs/superres/paper/figures.json").read_text())["psnr"] != figures["psnr"]
 
 
 def test_the_commands_of_the_guide_are_understood(
@@ -115,12 +97,6 @@ def test_the_commands_of_the_guide_are_understood(
         lines = capsys.readouterr().out.splitlines()
         assert all(line.startswith("pam train ") for line in lines) or "counts" in arguments
     assert list(tmp_path.iterdir()) == []
-
-
-def test_operations_are_counted_as_published(ablations: ModuleType) -> None:
-    table = ablations.counts()
-    assert "| 12 | 2880 | 3888 | 16.2x (16.2x) |" in table
-    assert "| 32 | 20480 | 27648 | 23.6x (23.5x) |" in table
 
 
 def test_what_pam_refuses_ends_the_script_in_one_line(

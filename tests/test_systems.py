@@ -28,7 +28,10 @@ import multiprocessing, os
 multiprocessing.set_start_method("spawn", force=True)  # for Python 3.14, "forkserver" is similar
 del os.sched_getaffinity
 """
-TRAIN = "train disparity --data procedural -o run --steps 1 --batch 1 --crop 64x32 --workers 1 --device cpu"
+TRAIN = (
+    "train disparity --data procedural -o run --steps 1 --batch 1 --crop 64x32 --workers 1 --device cpu "
+    "--set sizes=[] --set scenes.sizes=[]"
+)
 MATCH = f"disparity {SAMPLE}/left.png {SAMPLE}/right.png -o map.pfm --match-size 0.2 --device cpu"
 
 

@@ -53,10 +53,10 @@ def views(channels: int, height: int, width: int) -> torch.Tensor:
 
 @compiled
 @pytest.mark.usefixtures("threads", "kind")
-@pytest.mark.parametrize("height", [8, 17, 47])
+@pytest.mark.parametrize("height", [8, 47])
 @pytest.mark.parametrize("width", [12, 33])
-@pytest.mark.parametrize("slope", [None, 0, 0.1])
-@pytest.mark.parametrize(("inputs", "outputs"), [(16, 32), (64, 64), (48, 37)])
+@pytest.mark.parametrize("slope", [None, 0.1])
+@pytest.mark.parametrize(("inputs", "outputs"), [(16, 32), (48, 37)])
 def test_it_is_the_convolution_at_every_size(
     height: int, width: int, slope: float | None, inputs: int, outputs: int
 ) -> None:
@@ -80,7 +80,7 @@ def test_it_is_the_convolution_at_every_size(
 
 @compiled
 @pytest.mark.usefixtures("kind")
-@pytest.mark.parametrize("dilation", [1, 2, 3])
+@pytest.mark.parametrize("dilation", [1, 3])
 @pytest.mark.parametrize("rows", [0, 1, 2, 3])
 def test_rows_of_a_strip_are_padded_where_they_are_the_edge(dilation: int, rows: int) -> None:
     layer = made_layer(48, 48, dilation, bias=False)

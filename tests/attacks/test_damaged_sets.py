@@ -14,25 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from damage import damaged
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
-from pam_program import Run, pam
-from published import LARGE, SMALL, png, split_stereogram, tree, views
-
-from pamcli.flickr1024 import stereogram_pairs
-
-
-def ends_well(run: Run, codes: tuple[int, ...], seed: int) -> None:
-    assert run.code in (0, *codes), (seed, run.stderr)
-    assert "unexpected" not in run.stderr, (seed, run.stderr)
-    assert "Traceback" not in run.stderr, (seed, run.stderr)
-    errors = [line for line in run.complaints if line.startswith("error: ")]
-    assert run.code == 0 or errors, (seed, run.stderr)
-    assert "\x1b" not in run.stderr, (seed, run.stderr)
+from pam_program import pam
+from published import LARGE, SMALL, tree
 
 
 @pytest.fixture
@@ -82,18 +69,6 @@ def prepared(
     shutil.copytree(build(request.param), here, dirs_exist_ok=True)
     store, file, _ = SETS[request.param]
     return [*PREPARE, "--store", store], Path("out", file)
-
-
-def test_prepared_sets(prepared: tuple[list[str], Path], request: pytest.FixtureRequest) -> None:
-    command, file = prepared
-    value = _read(file)
-    for seed in range(request.config.getoption("--seeds")):
-        shutil.rmtree("out")
-        shutil.copytree("kept", "out")
-        _write(file, damaged(value, seed))
-        if "unfinished" not in file.parent.name:
-            ends_well(pam("dataset", "verify", "flickr1024:out?scale=2"), (3,), seed)
-        ends_well(pam(*command), (2, 3), seed)
 
 
 def _read(file: Path) -> Any:
@@ -190,33 +165,3 @@ def test_without_its_request_nobody_knows_what_was_done(prepared: tuple[list[str
     (line,) = run.complaints
     assert line.startswith(f"error: {file} is missing, so ")
     assert f"remove {file.parent}" in line
-
-
-@pytest.mark.parametrize(
-    "file", ["stereograms.json", "pairs.unfinished/job.json", "pairs.unfinished/done.jsonl"]
-)
-def test_stereograms(
-    file: str, here: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    monkeypatch.setattr(stereogram_pairs, "rectify_stereogram", split_stereogram)
-    Path("in").mkdir()
-    Path("in/a.png").write_bytes(png(np.hstack(views(SMALL, 1))))
-    Path("in/b.png").write_bytes(png(np.zeros((20, 40, 3), np.uint8)))
-    command = ["dataset", "prepare-flickr1024", "in", "-o", "out", "--from-stereograms", "--infinity", "no"]
-    command += ["--workers", "1", "-q"]
-    assert pam(*command).code == 0
-    record = json.loads(Path("out/stereograms.json").read_text())
-    if "unfinished" in file:  # as after a kill before the second was done
-        Path("out/pairs").rename("store")
-        shutil.rmtree("out")
-        Path("out/pairs.unfinished").mkdir(parents=True)
-        Path("store").rename("out/pairs.unfinished/store")
-        _write(Path("out/pairs.unfinished/done.jsonl"), [["a.png", record["pictures"][0]]])
-        Path("out/pairs.unfinished/job.json").write_text(json.dumps(record["job"]))
-    shutil.copytree("out", "kept")
-    value = _read(Path("out", file))
-    for seed in range(request.config.getoption("--seeds")):
-        shutil.rmtree("out")
-        shutil.copytree("kept", "out")
-        _write(Path("out", file), damaged(value, seed))
-        ends_well(pam(*command), (2, 3, 6), seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import io
 import json
 import os
@@ -10,7 +9,6 @@ import struct
 import sys
 import tracemalloc
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -145,33 +143,6 @@ def test_no_more_is_unpacked_than_an_archive_declares(method: int) -> None:
     assert most < 4 << 20
 
 
-def test_other_data_under_a_known_method_is_one_line() -> None:
-    data = bytearray()
-    with zipfile.ZipFile("odd.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("0001_L.png", zlib.compress(bz2.compress(b"nothing")))
-    data[:] = Path("odd.zip").read_bytes()
-    for signature, place in ((b"PK\3\4", 8), (b"PK\1\2", 10)):
-        struct.pack_into("<H", data, data.index(signature) + place, zipfile.ZIP_LZMA)
-    Path("odd.zip").write_bytes(data)
-    run = pam("dataset", "prepare-flickr1024", "odd.zip", "-o", "out", "--scale", "2")
-    refuse(run, 3, "odd.zip")
-    assert not Path("out").exists()
-
-
-def test_one_owner_a_folder() -> None:
-    folder = Path("mine")
-    said = f"process {os.getpid()}" if Path("/proc/locks").exists() else "another"
-    with lock_folder(folder):
-        with pytest.raises(UsageError, match=said):
-            lock_folder(folder).__enter__()
-        assert pam(f"dataset prepare-flickr1024 . -o ../{Path.cwd().name}/mine --scale 2").code == 2
-    assert not folder.exists()  # nothing was written into it
-    folder.mkdir()
-    with lock_folder(folder):
-        pass
-    assert folder.exists()
-
-
 def test_a_lock_ends_with_a_killed_holder() -> None:
     import subprocess
 
@@ -243,7 +214,7 @@ def test_a_giant_claim_of_a_image_costs_nothing(command: str) -> None:
     assert most < 64 << 20
 
 
-@pytest.mark.parametrize("form", ["tiff_adobe_deflate", "group4", "png"])
+@pytest.mark.parametrize("form", ["group4", "png"])
 def test_black_pixels_of_one_bit_are_sound(form: str) -> None:
     stream = io.BytesIO()
     options = {} if form == "png" else {"compression": form}

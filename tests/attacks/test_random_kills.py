@@ -32,11 +32,11 @@ from pamcli.training.checkpoints import read_checkpoint
 SIGNALS = [signal.SIGKILL] * 6 + [signal.SIGTERM, signal.SIGINT]
 ENDS = (0, 130, 143, -signal.SIGKILL, -signal.SIGTERM)  # the last, where a process does not listen yet
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
-PAIRS = 4
+PAIRS = 3
 BATCHES = {"disparity": "--color-map {out}/"}
 TRAININGS = {  # the least work: what is killed is the run around it
-    "disparity": "--data procedural --crop 32x32 --network pasmnet --steps 3 "
-    "--variant scales=1,blocks=1,refinement=none",
+    "superres": "--data procedural --scale 2 --crop 12x12 --steps 3 --variant views=left "
+    "--set losses.pam=0 --set losses.likelihood=0",
 }
 RUN = ["--batch", "1", "--set", "checkpoint_every=1", "--seed", "3", "--set", "log_every=1"]
 MACHINE = ["--workers", "0", "--device", "cpu"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -85,7 +84,7 @@ def rig(request: pytest.FixtureRequest) -> Rig:
 
 @pytest.fixture(scope="module")
 def made(rig: Rig) -> BoardCalibration:
-    return calibrate(rig, 30)
+    return calibrate(rig, 20)
 
 
 def test_rig_is_recovered(rig: Rig, made: BoardCalibration) -> None:
@@ -141,9 +140,9 @@ def test_leave_out_equals_a_new_fit(made: BoardCalibration) -> None:
 def test_errors_are_within_twice_the_uncertainty() -> None:
     """It does as often as the normal distribution has it, 95 %, or a little more: jackknives are cautious."""
     within = []
-    for seed, fisheye in itertools.product(range(20, 22), (False, True)):
+    for seed, fisheye in ((20, False), (21, True)):
         rig = make_rig(seed, fisheye=fisheye)
-        found = calibrate(rig, 20, seed, seed=seed)
+        found = calibrate(rig, 16, seed, seed=seed)
         for number, (camera, true) in enumerate(((found.rig.left, rig.left), (found.rig.right, rig.right))):
             for axis in (0, 1):
                 off = camera.matrix[axis, axis] - true.matrix[axis, axis]
@@ -286,21 +285,21 @@ def test_report(made: BoardCalibration) -> None:
 
 
 def test_calibration_from_images() -> None:
-    rig = make_rig(6, size=(560, 350))
+    rig = make_rig(6, size=(400, 250))
     board, poses = Board(9, 6, 0.03), sample_poses(rig, 12, 6)
     found = SightingCollector(board)
     for number, (left, right) in enumerate(
         photograph(rig, make_chessboard(9, 6, 0.03), poses, 6, {4: (9, 3)})
     ):
         found.add(f"{number:02}", *(np.repeat(view[..., None], 3, axis=2) for view in (left, right)))
-    plain = np.full((350, 560, 3), 100, np.uint8)
+    plain = np.full((250, 400, 3), 100, np.uint8)
     found.add("nothing", plain, plain)
     found.reject("torn", InputError("torn.png is truncated"))
     assert [each.name for each in found.rejections] == ["nothing", "torn"]
-    assert found.require_sightings() == (560, 350)
-    with pytest.raises(InputError, match=r"other is 559x350 px.*560x350"):
+    assert found.require_sightings() == (400, 250)
+    with pytest.raises(InputError, match=r"other is 399x250 px.*400x250"):
         found.add("other", plain[:, 1:], plain[:, 1:])
-    result = calibrate_rig(found.sightings, board, (560, 350))
+    result = calibrate_rig(found.sightings, board, (400, 250))
     assert [each.name for each in result.rejections] == ["04"]
     assert result.rejections[0].reason.startswith("blurred")
     assert result.error < 0.08

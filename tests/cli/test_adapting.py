@@ -16,7 +16,7 @@ from pamcli.registry.catalog import DEFAULT_MATCHING, locate
 from pamcli.registry.resolution import EFFORTS
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
-LITTLE = ["--batch", "1", "--crop", "96x64", "--workers", "0", "--device", "cpu", "--precision", "fp32"]
+LITTLE = ["--batch", "1", "--crop", "64x32", "--workers", "0", "--device", "cpu", "--precision", "fp32"]
 ADAPT = ["train", "disparity", "--unsupervised", "--data", "pairs:mine", *LITTLE]
 
 

@@ -25,7 +25,7 @@ PAIR = ("left.png", "right.png", "--calibration", "rig.yaml")
 
 @pytest.fixture(scope="module")
 def rig() -> Rig:
-    return make_rig(4, size=(480, 300))
+    return make_rig(4, size=(400, 250))
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_refusals(taken: Path) -> None:
 def test_a_photo_is_checked_with_the_calibration_that_it_states(here: Path) -> None:
     pytest.importorskip("pillow_heif", reason="pillow-heif is not installed (pip install 'pamcli[heif]')")
     views = [np.asarray(Image.open(SAMPLE / f"{side}.png").convert("RGB")) for side in ("left", "right")]
-    views = [view[100:340, 160:480] for view in views]
+    views = [view[100:260, 160:400] for view in views]
     cameras = [photo_files.camera(1.2, 0.5, 0.5, (0, 0, 0)), photo_files.camera(1.2, 0.5, 0.5, (19200, 0, 0))]
     Path("IMG_1.HEIC").write_bytes(photo_files.spatial(photo_files.heic(*views), cameras))
     run = pam("doctor", "IMG_1.HEIC")
@@ -118,7 +118,7 @@ def test_a_photo_is_checked_with_the_calibration_that_it_states(here: Path) -> N
 
 def test_an_mpo_is_checked_without_calibration(here: Path) -> None:
     left, right = (
-        np.asarray(Image.open(SAMPLE / f"{side}.png").convert("RGB"))[100:340, 160:480]
+        np.asarray(Image.open(SAMPLE / f"{side}.png").convert("RGB"))[100:260, 160:400]
         for side in ("left", "right")
     )
     Path("a.mpo").write_bytes(stereo_files.mpo(stereo_files.jpeg(left), stereo_files.jpeg(right)))

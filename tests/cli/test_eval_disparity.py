@@ -340,11 +340,6 @@ def test_the_scale_of_predictions(made: dict[str, np.ndarray]) -> None:
         refuse(pam(*arguments, f"--scale={value}"), 2, "--scale")
 
 
-def test_predictions_load_no_network(made: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pamcli.inference.matcher.StereoMatcher.load", None)
-    assert pam(f"eval disparity --data {KITTI} --predictions made").code == 0
-
-
 # --- nothing to measure -------------------------------------------------------------------------------------
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -132,30 +129,6 @@ def test_what_the_second_view_is_worth(remembering_networks: None) -> None:
     assert without["summary"] == found["summary"]
     alone = rows(answer(pam(command, "--right-view", "left")))
     assert alone[f"{weights}, left view twice"] == left_twice != both
-
-
-def test_the_baseline_loads_neither_torch_nor_weights(here: Path) -> None:
-    code = """
-import os, sys
-
-class NoTorch:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "torch" or name == "safetensors.torch":
-            os.write(2, b"torch was imported\\n")
-            os._exit(97)  # not an exception: nothing can catch it
-
-sys.meta_path.insert(0, NoTorch())
-from pamcli.cli import main
-main()
-"""
-    arguments = ["eval", "superres", "--data", KITTI, "--baseline-only", "--json", "--report", "r.html"]
-    command = [sys.executable, "-P", "-c", code, *arguments]
-    run = subprocess.run(command, cwd=here, capture_output=True, stdin=subprocess.DEVNULL)
-    assert (run.returncode, run.stderr) == (0, b"")
-    found = json.loads(run.stdout)
-    assert rows(found) == {"bicubic": bicubic(4)}
-    assert found["facts"]["method"] == "bicubic alone"
-    assert found["seconds_per_pair"] is None
 
 
 # --- what is written ----------------------------------------------------------------------------------------
@@ -289,14 +262,6 @@ def made() -> Path:
 
 
 PREDICTIONS = ["eval", "superres", "--data", KITTI, "--predictions", "bicubic"]
-
-
-def test_a_folder_may_be_called_as_the_baseline(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = {"bicubic": bicubic(4), "bicubic (files)": bicubic(4)}
-    assert rows(answer(pam(*PREDICTIONS, "--json"))) == expected
-    monkeypatch.chdir(made)
-    found = answer(pam("eval", "superres", "--data", "kitti2015:../kitti", "--predictions", ".", "--json"))
-    assert rows(found) == expected
 
 
 def test_the_ground_truth_itself_is_infinitely_good(made: Path) -> None:

@@ -5,6 +5,7 @@ The first thing to look at after a change, in half a minute; what each command p
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ import pytest
 import torch
 import typer
 from pam_program import pam
+from PIL import Image
 from safetensors.torch import load_file
 
 from pamcli.cli import app
@@ -96,27 +98,38 @@ def test_none_is_left_out() -> None:
     assert set(COMMANDS) | ELSEWHERE == set(names_of(typer.main.get_command(app)))
 
 
-@pytest.fixture
-def files(pair: Path, kitti: Path, mine: Path, made: dict[str, np.ndarray], networks: None) -> Path:
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory, views: tuple[np.ndarray, np.ndarray]) -> Path:
     """A folder with all that is named above."""
-    left, right = (np.asarray(eval_trees.Image.open(f"{side}.png")) for side in ("left", "right"))
-    photographs(left, right).write(pair / "photo")
-    tree(pair / "Flickr1024", {"Train/0001": LARGE})
-    eval_trees.kitti2015(pair / "testing", "testing")
-    for sample in eval_trees.crops()[:1]:
-        (pair / "truth.pfm").write_bytes(encode_disparity(sample.disparity, ".pfm").data)
-        for side in ("left", "right"):
-            picture = eval_trees.Image.open(f"{side}.png")
-            (pair / "enlarged").mkdir(exist_ok=True)
-            picture.save(f"enlarged/{sample.name}_{side}.png")
-            (pair / "small").mkdir(exist_ok=True)
-            picture.crop((0, 0, 24, 16)).save(f"small/{side}.png")
-    (pair / "calib.txt").write_text(CALIBRATION)
-    return pair
+    folder = tmp_path_factory.mktemp("every_command")
+    for name in ("enlarged", "small", "made"):
+        (folder / name).mkdir()
+    first, *_ = eval_trees.crops()
+    for view, side in zip(views, ("left", "right"), strict=True):
+        picture = Image.fromarray(view)
+        picture.save(folder / f"{side}.png")
+        picture.save(folder / f"enlarged/{first.name}_{side}.png")
+        picture.crop((0, 0, 24, 16)).save(folder / f"small/{side}.png")
+    photographs(*views).write(folder / "photo")
+    tree(folder / "Flickr1024", {"Train/0001": LARGE})
+    eval_trees.kitti2015(folder / "kitti")
+    eval_trees.kitti2015(folder / "testing", "testing")
+    eval_trees.pairs(folder / "mine")
+    for sample in eval_trees.crops():
+        data = encode_disparity(np.nan_to_num(sample.disparity, nan=7.0) + np.float32(3.5), ".pfm").data
+        (folder / f"made/{sample.name}.pfm").write_bytes(data)
+    (folder / "truth.pfm").write_bytes(encode_disparity(first.disparity, ".pfm").data)
+    (folder / "calib.txt").write_text(CALIBRATION)
+    return folder
+
+
+@pytest.fixture
+def files(made_once: Path, here: Path, networks: None) -> None:
+    shutil.copytree(made_once, here, dirs_exist_ok=True)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_it_does_its_work(name: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_does_its_work(name: str, files: None, monkeypatch: pytest.MonkeyPatch) -> None:
     if name == "weights export":
         for package in ("onnx", "onnxruntime", "onnxscript"):
             pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")

@@ -38,15 +38,7 @@ def run(program: str, *words: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_dropped_tensors_abort_an_ending_python() -> None:
-    """Without this, the next test would prove nothing."""
-    code, said = run(PROGRAM)
-    if code == 0:
-        pytest.skip("this PyTorch or Python does not abort")
-    assert (code, said.strip()) == (-6, "terminate called without an active exception")
-
-
-@pytest.mark.parametrize(("words", "expected"), [("--version", 0), ("disparity missing.png", 2)])
+@pytest.mark.parametrize(("words", "expected"), [("disparity missing.png", 2)])
 def test_threads_of_libraries_do_not_change_the_exit_code(words: str, expected: int) -> None:
     code, said = run(PROGRAM + PAM, *words.split())
     assert (code, "terminate" in said) == (expected, False)

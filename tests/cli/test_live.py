@@ -105,16 +105,15 @@ def test_a_colour_map_is_sent_over_udp(clips: list[list[np.ndarray]]) -> None:
     assert sizes == 4 * [(64, 48)]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_complete_recordings(here: Path, number: signal.Signals) -> None:
+def test_a_signal_leaves_complete_recordings(here: Path) -> None:
     with StreamServer() as left, StreamServer() as right:
         command = ("live", left.address, right.address, "--record", "out.mkv", "--json", "--no-page")
         with forked_quick(*command) as running:
             assert running.stdout is not None
             for _ in range(12):
                 record = json.loads(running.stdout.readline())
-            running.send_signal(number)
-            assert running.wait(60) == 128 + number
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(60) == 143
             assert b"Traceback" not in running.stderr.read()
     counts = frames_of("out.mkv")
     assert counts[0] == counts[1] >= 12

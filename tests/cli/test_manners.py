@@ -7,7 +7,6 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -110,19 +109,6 @@ def test_skipped_pairs_are_no_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown.rate == "4.00 pairs/s, 0:00:02 remaining"  # and the time that passed
 
 
-def test_more_than_was_expected_leaves_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(progress, "EVERY", 0)
-    shown = progress.Lines(said.append, "pairs", 1)
-    for _ in range(3):
-        shown.advance()
-    assert "left" not in shown.rate
-    assert said == []
-    endless = progress.Lines(said.append, "pairs", None)
-    endless.advance()
-    assert said == [f"pairs: 1, {endless.rate}"]
-
-
 def test_the_expected_time_is_printed_after_the_first_band_and_the_first_pair(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -147,24 +133,6 @@ def test_the_expected_time_is_printed_after_the_first_band_and_the_first_pair(
     now = 23.0
     quick.advance()
     assert len(said) == 2, "2 s are not worth a line"
-
-
-@pytest.mark.parametrize("after", [0.1, 0.25, 0.45, 0.7, 1.0])
-@pytest.mark.usefixtures("pair")
-def test_ctrl_c_while_it_starts_says_nothing(after: float) -> None:
-    """Ctrl-C is heard from the first module on; before, Python itself has not begun to listen."""
-    seen = "import os, signal; os.write(1, b'!'); import runpy, sys; sys.argv[0] = 'pam'; "
-    program = [sys.executable, "-P", "-c", seen + "import pamcli.__main__ as m; os.write(1, b'!'); m.main()"]
-    with subprocess.Popen(
-        [*program, "disparity", "left.png", "right.png", "-o", "d.pfm"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as run:
-        assert run.stdout.read(2) == b"!!"
-        time.sleep(after)
-        run.send_signal(signal.SIGINT)
-        assert run.wait(60) in (130, 0)
-        assert run.stderr.read() == b""
 
 
 def test_ctrl_c_while_a_command_imports_says_nothing(tmp_path: Path) -> None:

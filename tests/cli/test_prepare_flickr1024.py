@@ -116,8 +116,11 @@ def test_any_number_of_workers_gives_the_same_bytes(store: str) -> None:
     assert files(Path("out1")) == files(Path("out2"))
 
 
-@pytest.mark.parametrize("store", ["packed", "folders"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("store", "number"),
+    [("packed", signal.SIGKILL), ("folders", signal.SIGTERM)],
+    ids=["packed SIGKILL", "folders SIGTERM"],
+)
 def test_a_run_that_is_stopped_goes_on_and_ends_in_the_same_bytes(
     here: Path, store: str, number: signal.Signals
 ) -> None:
@@ -204,8 +207,7 @@ def test_a_truncated_image_is_named_the_rest_done_and_once_mended_it_goes_on() -
     assert files(Path("out")) == files(Path("whole"))
 
 
-@pytest.mark.parametrize("store", ["packed", "folders"])
-@pytest.mark.parametrize("size", [2000, 20], ids=["truncated", "without a header"])
+@pytest.mark.parametrize(("store", "size"), [("packed", 2000), ("folders", 20)])
 @pytest.mark.usefixtures("published")
 def test_damaged_images_can_be_left_out(store: str, size: int) -> None:
     broken = Path("Flickr1024/Train/0001_L.png")

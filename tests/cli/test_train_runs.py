@@ -113,38 +113,18 @@ def test_the_weights_can_be_used_at_once_and_say_what_they_are(whole: Path, pair
     assert (run.code, run.lines) == (0, ["d.pfm"])
 
 
-def test_an_old_recipe_without_the_wide_variant_resumes() -> None:
-    tiny = ["--crop", "64x32", "--set", "phases=[]", "--set", "sizes=[]", *COMMON, "--batch", "1"]
-    wide = ["--network", "pasmnet2", "--variant", "inner=wide", "--data", "procedural", *tiny]
-    assert pam("train", "disparity", *wide, "--steps", "1", "-o", "run").code == 0
-    recipe = Path("run/recipe.json")
-    recipe.write_text(recipe.read_text().replace("inner=wide", "paper"))
-    run = pam(*RESUME.split(), "--steps", "2")
+def test_a_variant_is_trained_stored_and_used_like_any_network(small_pair: Path) -> None:
+    options = ["--variant", "views=left", *PATCHES, *NO_PAM]
+    run = pam("train superres --steps 1 -o run", *options, *COMMON)
     assert run.code == 0, run.stderr
-    assert read_header(Path("run/last.safetensors")).spec.variant == "inner=wide"
-
-
-@pytest.mark.parametrize(
-    ("task", "options", "parameters"),
-    [
-        ("disparity", ["--variant", "scales=1,blocks=1", "--crop", "64x32", "--data", "procedural"], "5.48M"),
-        ("superres", ["--variant", "views=left", *PATCHES, *NO_PAM], "1.27M"),
-    ],
-)
-def test_a_variant_is_trained_stored_and_used_like_any_network(
-    task: str, options: list[str], parameters: str, small_pair: Path
-) -> None:
-    run = pam("train", task, *options, "--steps", "1", *COMMON, "-o", "run")
-    assert run.code == 0, run.stderr
-    assert f"variant {options[1]}: {parameters} parameters" in run.stderr
+    assert "variant views=left: 1.27M parameters" in run.stderr
     weights = run.lines[0]
     info = pam("weights", "info", weights)
-    assert f"variant        {options[1]}" in info.lines
-    assert any(line.startswith("parameters ") and f"({parameters})" in line for line in info.lines)
-    output = ["-o", "d.pfm"] if task == "disparity" else ["-o", "l2.png"]
-    used = pam(task, "left.png", "right.png", *output, "--weights", weights, "--device", "cpu")
+    assert "variant        views=left" in info.lines
+    assert any(line.startswith("parameters ") and "(1.27M)" in line for line in info.lines)
+    used = pam("superres left.png right.png -o l2.png --device cpu --weights", weights)
     assert used.code == 0, used.stderr
-    assert read_header(Path(weights)).spec.variant == options[1]
+    assert read_header(Path(weights)).spec.variant == "views=left"
 
 
 def test_a_run_stopped_by_hand_or_by_the_clock_says_how_to_go_on(whole: Path) -> None:
@@ -325,11 +305,10 @@ def test_super_resolution_begins_with_x4_weights_and_validates(here: Path) -> No
 def test_passrnet_2_is_trained_measured_and_used(here: Path) -> None:
     put_pairs("a")
     more = ("--scale", "2", "--crop", "24x10", "--steps", "1", "--val", "pairs:pairs", "--jsonl", *COMMON)
-    for start in ("--network passrnet2 -o run", "--from run/best.safetensors -o r2"):
-        run = pam(f"train superres --data pairs:pairs {start}", *more)
-        assert run.code == 0, run.stderr
-        weights = Path(start.split()[-1], "best.safetensors")
-        assert read_header(weights).spec.architecture == "passrnet2"
+    run = pam("train superres --data pairs:pairs --network passrnet2 -o run", *more)
+    assert run.code == 0, run.stderr
+    weights = Path("run/best.safetensors")
+    assert read_header(weights).spec.architecture == "passrnet2"
     used = pam("superres pairs/left/a.png pairs/right/a.png --device cpu -o large.png --weights", weights)
     assert used.code == 0, used.stderr
     with Image.open("large.png") as large:

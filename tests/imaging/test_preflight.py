@@ -208,7 +208,7 @@ def test_images_with_few_details(sample: tuple[Picture, Picture], blur: int) -> 
 @pytest.mark.parametrize(("nearest", "farthest", "lower"), [(0.55, 0.42, 2)])
 def test_very_near_scenes_are_pairs(nearest: float, farthest: float, lower: int) -> None:
     """Disparities may exceed the reach of the usual search; the rows show that the images are a pair."""
-    width, height = 480, 240
+    width, height = 320, 160
     wide = texture(height, 3 * width)
     y, x = np.mgrid[:height, :width].astype(np.float32)
     disparity = (farthest + (nearest - farthest) * y / height) * width

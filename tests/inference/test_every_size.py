@@ -39,7 +39,7 @@ def test_images_of_mixed_sizes_are_matched(matcher: StereoMatcher) -> None:
             assert abs(np.median(found[:, 2 * SHIFT :]) - SHIFT) < 1
 
 
-@pytest.mark.parametrize("size", [(300, 241), (97, 330)])
+@pytest.mark.parametrize("size", [(97, 330)])
 def test_bands_of_any_size_are_matched(
     matcher: StereoMatcher, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

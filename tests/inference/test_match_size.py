@@ -167,7 +167,7 @@ def test_a_reduced_pair_of_moved_views_is_matched_in_its_own_pixels(large: Cut) 
     assert shifted.matched_size == (48, 180)
 
 
-@pytest.mark.parametrize(("size", "extras"), [(1.0, ()), (0.5, EXTRAS), (2.0, {"visible"})])
+@pytest.mark.parametrize(("size", "extras"), [(0.5, EXTRAS), (2.0, {"visible"})])
 def test_progress_rises_band_by_band(
     size: float, extras: frozenset[str], large: Cut, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,7 +162,9 @@ def test_an_ensemble_is_the_mean_over_the_flips(upscaler: StereoUpscaler, tiny: 
 @pytest.mark.parametrize("upscaler", ["passrnet-x2"], indirect=True)
 def test_an_ensemble_of_any_type(upscaler: StereoUpscaler, tiny: Cut) -> None:
     four = StereoUpscaler.load("passrnet-x2", device="cpu", ensemble=True)
-    left, right = tiny.left, tiny.right  # of enough contrast that 16-bit images are not stretched
+    left, right = (
+        view[:16, :24] for view in (tiny.left, tiny.right)
+    )  # of enough contrast that 16-bit images are not stretched
     eight = four.upscale_left(left, right) / 255
     for dtype, largest in ((np.uint16, 65535), (np.float32, 1)):
         found = four.upscale_left(*((view / 255 * largest).astype(dtype) for view in (left, right)))
@@ -172,7 +174,7 @@ def test_an_ensemble_of_any_type(upscaler: StereoUpscaler, tiny: Cut) -> None:
 
 @pytest.mark.parametrize(
     ("network", "ensemble", "both"),
-    [("passrnet-x2", False, True), ("passrnet2-x2", False, False), ("passrnet2-x2", True, True)],
+    [("passrnet2-x2", False, False), ("passrnet2-x2", True, True)],
 )
 def test_progress_rises_band_by_band(
     network: str, ensemble: bool, both: bool, large: Cut, monkeypatch: pytest.MonkeyPatch

@@ -212,7 +212,7 @@ def test_a_scale_that_cannot_be_is_refused(shape: tuple[int, ...], tmp_path: Pat
 
 
 COUNT = "cas_pam.b2.1.num_batches_tracked"
-ODD_COUNTS = (torch.bool, torch.int8, torch.uint16, torch.float32, torch.complex64, torch.float8_e4m3fn)
+ODD_COUNTS = (torch.bool, torch.float8_e4m3fn)
 
 
 def nested() -> Tensor:
@@ -229,8 +229,6 @@ def nested() -> Tensor:
         ({"refine.disp.3.weight": torch.zeros(2, 16, 3, 3)}, r"is \[2, 16, 3, 3\], not \[1, 16, 3, 3\]"),
         ({"refine.disp.3.weight": torch.full((1, 16, 3, 3), torch.nan)}, "NaN or infinite values"),
         ({"refine.disp.3.weight": torch.zeros(1, 16, 3, 3).to_sparse()}, "must be a dense tensor"),
-        ({"refine.disp.3.weight": torch.empty(1, 16, 3, 3, device="meta")}, "must be a dense tensor"),
-        ({"refine.disp.3.weight": nested()}, "must be a dense tensor"),
         ({COUNT: torch.empty((), dtype=torch.int64, device="meta")}, "must be a dense tensor"),
         ({COUNT: nested()}, "must be a dense tensor"),
         *(({COUNT: torch.zeros((), dtype=kind)}, f"{COUNT} is {kind}") for kind in ODD_COUNTS),

@@ -61,7 +61,7 @@ def warped(picture: torch.Tensor, disparity: torch.Tensor, sign: int) -> torch.T
 def test_a_warped_image_is_the_other_one(library: TextureLibrary) -> None:
     agree: list[list[torch.Tensor]] = [[], []]
     hidden: list[list[torch.Tensor]] = [[], []]
-    for number in range(5):
+    for number in range(3):
         views = render(scene_of(library, number).layers, HEIGHT, WIDTH)  # without drift
         there = torch.arange(WIDTH) - views.disparity
         difference = (warped(views.right, views.disparity, -1) - views.left).abs().mean(0)
@@ -82,7 +82,7 @@ def test_a_warped_image_is_the_other_one(library: TextureLibrary) -> None:
 
 @pytest.mark.parametrize("generate_texture", [True, False])
 def test_every_pixel_has_a_finite_disparity(library: TextureLibrary, generate_texture: bool) -> None:
-    for number in range(3):
+    for number in range(2):
         views = drawn(scene_of(MADE_UP if generate_texture else library, number))
         for disparity in (views.disparity, views.right_disparity):
             assert disparity.isfinite().all()
@@ -120,7 +120,7 @@ def test_ranges_reach_from_a_few_to_several_hundred_pixels() -> None:
 
 def test_float32_and_float64_scenes_agree(library: TextureLibrary) -> None:
     """But for a few pixels where rounding decides which surface is nearer."""
-    for number in range(4):
+    for number in range(2):
         scene = scene_of(library, number)
         single = drawn(scene)
         double = render(scene.layers, HEIGHT, WIDTH, scene.drift, dtype=torch.float64)
@@ -149,17 +149,17 @@ def kinds(layer: Layer) -> set[str]:
 def test_all_kinds_of_surfaces_occur(
     library: TextureLibrary,
 ) -> None:
-    scenes = [scene_of(library, number) for number in range(40)]
+    scenes = [scene_of(library, number) for number in range(24)]
     found: dict[str, int] = {}
     for scene in scenes:
         for kind in set().union(*map(kinds, scene.layers)):
             found[kind] = found.get(kind, 0) + 1
     for kind in ("object", "ground", "wall", "ceiling", "cut to size", "thin", "waved"):
-        assert found.get(kind, 0) >= 3, found
+        assert found.get(kind, 0) >= 2, found
     drifts = [scene.drift for scene in scenes]
-    assert 5 < sum(drift == (0, 0) for drift in drifts) < 35
-    assert sum(any(layer.reflection for layer in scene.layers) for scene in scenes) > 10
-    assert sum(any(layer.decals for layer in scene.layers) for scene in scenes) > 10
+    assert 3 < sum(drift == (0, 0) for drift in drifts) < 21
+    assert sum(any(layer.reflection for layer in scene.layers) for scene in scenes) > 5
+    assert sum(any(layer.decals for layer in scene.layers) for scene in scenes) > 5
     assert max(abs(offset) for drift in drifts for offset in drift) <= 1
 
 
@@ -224,13 +224,13 @@ def test_images_that_lie_on_their_side_are_turned_up(tmp_path: Path) -> None:
 def test_one_narrow_photograph_is_enough_for_any_scene(tmp_path: Path) -> None:
     Image.fromarray(smooth(np.random.default_rng(0), 24, 400)[:16]).save(tmp_path / "a.png")
     library = find_textures(tmp_path)
-    for number in range(6):
+    for number in range(2):
         assert drawn(scene_of(library, number)).left.isfinite().all()
 
 
 def test_cameras_differ_in_light_and_noise(library: TextureLibrary) -> None:
     differences = []
-    for number in range(6):
+    for number in range(3):
         pair = scene_pair(library, 5, number, HEIGHT, WIDTH)
         rendered = drawn(scene_of(library, number))
         assert np.array_equal(pair.disparity, rendered.disparity.numpy())

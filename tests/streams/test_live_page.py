@@ -139,9 +139,8 @@ def wait_for(browser: Browser, condition: str) -> None:
     raise TimeoutError(condition)
 
 
-@pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
-def test_a_browser_follows_and_shows_the_age(tmp_path: Path, phone: bool) -> None:
-    with showing() as (page, state), browsing(page.address, tmp_path, phone=phone) as browser:
+def test_a_browser_follows_and_shows_the_age(tmp_path: Path) -> None:
+    with showing() as (page, state), browsing(page.address, tmp_path, phone=True) as browser:
         seen = browser.evaluate(PAGE_READY + PROBE)
         for disparity, depth in (seen["pixel"], seen["later"]):
             assert float(depth) == pytest.approx(FOCAL * BASELINE / float(disparity), rel=0.01)
