@@ -1,9 +1,11 @@
 """Calibration files: the table of readers, and the writer of OpenCV's YAML."""
 
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -77,40 +79,9 @@ FORMATS = (
 )
 """Formats in the order of the attempts: the first one that reads the files counts."""
 
-_UNSUPPORTED = (  # pattern of a key or a text, what such a file holds, and what to do
-    (
-        r"(?:\w+\.)?param-\S+",
-        "settings of a RealSense (a preset), not a calibration",
-        "save a calibration with RealSense Viewer: More, Calibration Data, Save As",
-    ),
-    (
-        ".*ocam_model.*",
-        "one fisheye camera of OCamCalib, whose lens model OpenCV lacks",
-        "calibrate both cameras with pam calibration make and `fisheye`",
-    ),
-    (
-        r"(?i:(stereo|rect\w*|undist\w*|remap|left|right|l|r)?_?maps?[\dxy_]*(left|right|l|r)?[\dxy_]*)",
-        "OpenCV's rectification maps, but no baseline",
-        "give the calibration that the maps were made from (K1 D1 K2 D2 R T); or rectify with cv2.remap "
-        "and state `focal` and `baseline`",
-    ),
-    (
-        r"\s*camera_model: *'?(omni|eucm|ds)\W*",
-        "cameras with a lens model that OpenCV lacks",
-        "calibrate with pinhole-radtan, or with pinhole-equi for a fisheye",
-    ),
-    (
-        r"(?i:(?:\w+\.)*focal_?(?:length_?)?mm)",
-        "a focal length in mm, but no width of the sensor",
-        "state `focal` in px: mm times image width in px / sensor width in mm",
-    ),
-    ("Camera-system parameters:", "a report of Kalibr", "give its camchain.yaml, which has the same values"),
-    (
-        r"(?i:(?:[\w.]+[._])?h?(?:fov|field_?of_?view)\w*)",
-        "a field of view, but no focal length",
-        "state `focal` (px): half of the image width / tan(half of the horizontal field of view)",
-    ),
-)
+_UNSUPPORTED = tomllib.loads(
+    resources.files("pamcli.calibration").joinpath("unsupported.toml").read_text("utf-8")
+)["files"]
 
 
 def read_calibration(
@@ -196,15 +167,15 @@ def _require_size(cameras: list[OtherCamera]) -> list[OtherCamera]:
 def _describe_unknown(source: Source) -> InputError:
     """Return the error about files that no reader accepts: their keys, the closest format, all formats."""
     texts = [line.strip()[:99] for text in source.texts for line in text.splitlines()[:MOST_LINES]]
-    for pattern, content, hint in _UNSUPPORTED:
-        if found := [each for each in (*source.flat, *texts) if re.fullmatch(pattern, each[:99])]:
+    for kind in _UNSUPPORTED:
+        if found := [each for each in (*source.flat, *texts) if re.fullmatch(kind["pattern"], each[:99])]:
             name = f" ({', '.join(found[:2])})" if found[0] in source.flat else ""
-            return InputError(f"holds {content}{name}", hint)
+            return InputError(f"holds {kind['content']}{name}", kind["hint"])
     # Only a file that looks like YAML is called invalid YAML.
     named = [
         each for each in source.contents if each[0].endswith((".yaml", ".yml")) or each[1][:5] == b"%YAML"
     ]
-    problems = [problem for _, trees, problem in source.parsed_contents if problem and not trees]
+    problems = [problem for _, trees, problem in source.parsed if problem and not trees]
     problem = next((each for each in problems if named or "YAML" not in each), "")
     lines = {} if problem else source.read_lines(":")
     names = dict.fromkeys([*source.tree, *source.read_lines("="), *lines])
@@ -266,5 +237,4 @@ def _encode_yaml(size: Size | None, values: Mapping[str, Any]) -> bytes:
     file = cv2.FileStorage("", mode)
     for key, value in {"image_width": size[0], "image_height": size[1], **values}.items():
         file.write(key, value)
-    text: str = file.releaseAndGetString()
-    return text.encode()
+    return str(file.releaseAndGetString()).encode()

@@ -1,9 +1,4 @@
-"""Readers for OpenCV, ROS and MATLAB (stereoParameters as a struct, and the older Calibration Toolbox).
-
-OpenCV fixes no names, so those of its samples and of related programs are accepted: a stem (K, mtx,
-cameraMatrix ...) with a side (1, left, L, or 0 where the other one is 1), in any case and order, with or
-without underscores.
-"""
+"""Readers for OpenCV, ROS and MATLAB (stereoParameters as a struct, and the older Calibration Toolbox)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,68 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.calibration.camera import (
-    Camera,
-    Projections,
-    invert_transform,
-    make_transform,
-    pinhole_matrix,
-)
-from pamcli.calibration.description import (
-    CameraDescription,
-    CameraPair,
-    describe_rectified,
-    pair_cameras,
-)
+from pamcli.calibration.camera import Camera, Projections, invert_transform, make_transform, pinhole_matrix
+from pamcli.calibration.description import CameraDescription, CameraPair, describe_rectified, pair_cameras
 from pamcli.calibration.mat_files import Unread
+from pamcli.calibration.named_values import canonical_names
 from pamcli.calibration.parsing import Section, Source, is_fisheye, read_numbers, read_size, walk
 from pamcli.errors import InputError
 from pamcli.files.paths import pluralize
 from pamcli.files.units import parse_length
 
-_STEMS = {
-    "M": "m k mtx kmatrix matrix cameramatrix cammatrix cameramtx intrinsic intrinsics intrinsicmatrix",
-    "D": "d dist distcoeff distcoeffs distcoef distcoefs distortion distortions distortioncoefficients "
-    "distortioncoeffs lenscoefficients dfe",
-    "P": "p proj projection projectionmatrix projmat",
-}
-_ALONE = {
-    "R": "r rot rotation rotationmatrix rotmat",
-    "T": "t trans translation translationvector transvector tvec",
-    "RT": "rt extrinsic extrinsics extrinsicmatrix transform transformation pose tlr trl",
-    "Q": "q disptodepthmatrix disparitytodepthmatrix",
-}
-_SIDES = {"0": "0", "1": "1", "2": "2", "left": "1", "l": "1", "right": "2", "r": "2"}
-KNOWN = {name: key for table in (_STEMS, _ALONE) for key, names in table.items() for name in names.split()}
 _KEYS = ("M1", "M2", "D1", "D2", "R", "T", "P1", "P2", "Q")
-_EXTRINSICS = {"R", "T", "RT"}
 _SIZES = (
     *("size", "Size", "imageSize", "image_size", "img_size", "img_shape", "image-resolution"),
     *("image_width image_height", "image_Width image_Height", "imagewidth imageheight"),
     *("imageWidth imageHeight", "width height", "Width Height"),
 )
-
-
-def canonical_names(tree: Section) -> dict[str, str]:
-    """Map OpenCV's names (M1 D1 M2 D2 R T RT P1 P2 Q) to the keys that a tree uses for them."""
-    found: dict[str, str] = {}
-    for name, value in tree.items():
-        plain = re.sub(r"[\W_]", "", name).lower()
-        key = KNOWN.get(plain)
-        if key not in _ALONE:
-            match = re.fullmatch(r"(left|right)(.+)|(.+?)(left|right|l|r|\d)(fe)?", plain[:60])
-            stem, side = (match[2] or match[3], match[1] or match[4]) if match else ("", "")
-            if KNOWN.get(stem) not in _STEMS or side not in _SIDES:
-                continue
-            if not isinstance(value, Mapping | list | tuple | np.ndarray):  # k1 of a lens, not a camera's K
-                continue
-            key = f"{KNOWN[stem]}{_SIDES[side]}"
-        if value is not None:
-            found.setdefault(str(key), name)
-    if "M0" in found:  # cameras are counted from 0
-        sides = {key: key[0] + {"0": "1", "1": "2"}.get(key[1:], key[1:]) for key in found}
-        found = {sides[key]: name for key, name in found.items()}
-    return found
 
 
 def read_opencv(source: Source) -> CameraDescription | None:
@@ -85,14 +33,14 @@ def read_opencv(source: Source) -> CameraDescription | None:
 def describe_opencv(tree: Section, kind: str = "OpenCV") -> CameraDescription:
     """Describe the cameras of a tree with K1 D1 K2 D2 R T, P1 P2, or Q."""
     names = canonical_names(tree)
-    key = {each: names.get(each, each) for each in _KEYS}
+    key = {each: names.get(each, each) for each in ("M1", "M2", "D1", "D2", "R", "T", "P1", "P2", "Q")}
     size = tree.find_size(*_SIZES)
     model = tree.get("distortion_model") or tree.get("fisheye") or ""
     fisheye = is_fisheye(model, "distortion_model") or key["D1"].lower().endswith("_fe")
     unit = next((key for key in ("length_unit", "unit", "units") if tree.get(key) is not None), None)
     scale = parse_length(tree[unit], unit) if unit else 1.0 if "baseline" in tree else None
     pairs: list[CameraPair] = []
-    projections: list[Projections] = []
+    projections: Sequence[Projections] = ()
     if {"P1", "P2"} & names.keys():
         turns = [tree.matrix(name, 3, 3) for name in ("R1", "R2") if name in tree]
         p1, p2 = (tree.matrix(key[name], 3, 4) for name in ("P1", "P2"))
@@ -103,14 +51,14 @@ def describe_opencv(tree: Section, kind: str = "OpenCV") -> CameraDescription:
             raise InputError("Q must hold a focal length in row 3 and 1 / baseline in row 4")
         left = pinhole_matrix(q[2, 3], q[2, 3], -q[0, 3], -q[1, 3])
         offset = float(q[3, 3] / q[3, 2])
-        found = describe_rectified(kind, left, 1 / float(q[3, 2]), offset=offset, size=size)
-        projections = list(found.projections)
-    if {"M1", "M2"} & names.keys() and (_EXTRINSICS & names.keys() or not projections):
+        projections = describe_rectified(kind, left, 1 / float(q[3, 2]), offset=offset, size=size).projections
+    has_pose = {"R", "T", "RT"} & names.keys()
+    if {"M1", "M2"} & names.keys() and (has_pose or not projections):
         cameras = [tree.camera(key[f"M{side}"], key[f"D{side}"], fisheye) for side in "12"]
-        if not _EXTRINSICS & names.keys():
+        if not has_pose:
             raise InputError("R and T are missing", "if the extrinsics are in another file, give both files")
-        has_r, both = "R" in names, names.get("RT", key["T"])
-        transform = tree.transform(key["R"], key["T"]) if has_r else tree.pose(both)
+        both = names.get("RT", key["T"])
+        transform = tree.transform(key["R"], key["T"]) if "R" in names else tree.pose(both)
         pairs = [CameraPair(cameras, transform, (size, size))]
     if not (pairs or projections):
         raise InputError("must hold K1 D1 K2 D2 R T, or P1 P2, or Q")

@@ -4,8 +4,6 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +24,15 @@ PINHOLE, RADTAN, RATIONAL, KB4 = "fx fy cx cy", "k1 k2 p1 p2", "k1 k2 p1 p2 k3 k
 SAVE_ARRAYS = (
     "write all arrays into one file: numpy.savez('rig.npz', K1=..., D1=..., K2=..., D2=..., R=..., T=...)"
 )
+_BINARIES = (  # first bytes of binary files that cannot be read, what is wrong, and what to do
+    (rb"\x93NUMPY", "holds a single array", SAVE_ARRAYS),
+    (rb"\x80[\2-\5]", "is a pickle, which can run any program when it is read", SAVE_ARRAYS),
+    (  # COLMAP's cameras.bin and rigs.bin start with an 8-byte count
+        rb".\0{7}.{17}",
+        "is a binary file, perhaps of COLMAP",
+        "convert it to cameras.txt and rigs.txt: colmap model_converter --output_type TXT",
+    ),
+)
 _FISHEYE = "fisheye equidistant kb4 kannalabrandt4 kannalabrandt8 kannalabrandt equi 1 true"
 _PINHOLE = (
     "none plumbbob radtan radialtangential pinhole perspective browncony rationalpolynomial radtan8 "
@@ -33,45 +40,26 @@ _PINHOLE = (
 )
 
 
-@dataclass(frozen=True)
 class Source:
-    """The files of one calibration, and the cameras that the user selects."""
+    """The files of one calibration, and the cameras that the user selects.
 
-    contents: Sequence[tuple[str, bytes]]  # name and content of each file
-    pair: tuple[int, int] | None = None  # numbers of the left and the right camera; None: the default ones
+    `pair` has the numbers of the left and the right camera, or is None for the default ones.
+    """
 
-    @cached_property
-    def parsed_contents(self) -> list[tuple[str, list["Section"], str]]:
-        """Text ("" of a binary file), trees, and the parsing error ("" if none) of each file."""
-        return [parse(data) for _, data in self.contents]
-
-    @property
-    def texts(self) -> list[str]:
-        return [text for text, _, _ in self.parsed_contents]
-
-    @cached_property
-    def trees(self) -> list["Section"]:
-        found: list[Section] = []
-        for tree in itertools.chain.from_iterable(trees for _, trees, _ in self.parsed_contents):
+    def __init__(self, contents: Sequence[tuple[str, bytes]], pair: tuple[int, int] | None = None) -> None:
+        """Parse the names and contents of files. Raises InputError."""
+        self.contents, self.pair = contents, pair
+        self.parsed = [parse(data) for _, data in contents]
+        self.texts = [text for text, _, _ in self.parsed]
+        self.trees: list[Section] = []
+        for tree in itertools.chain.from_iterable(trees for _, trees, _ in self.parsed):
             with suppress(ValueError):  # arrays cannot be compared
-                if any(tree is each or (len(tree) < 50 and tree == each) for each in found):
+                if any(tree is each or (len(tree) < 50 and tree == each) for each in self.trees):
                     continue
-            found.append(tree)
-        return found
-
-    @cached_property
-    def tree(self) -> "Section":
-        return Section({name: value for tree in self.trees for name, value in tree.items()})
-
-    @cached_property
-    def flat(self) -> "Section":
-        """The values of all trees by dotted names, such as Camera.fx for fx below Camera."""
-        return Section(dict(walk(self.tree)))
-
-    @cached_property
-    def keys(self) -> list[str]:
-        """Dotted names of all values, and names of lines "name=value", with the sign."""
-        return [*self.flat, *(f"{name}=" for name in self.read_lines("="))]
+            self.trees.append(tree)
+        self.tree = Section({name: value for tree in self.trees for name, value in tree.items()})
+        self.flat = Section(dict(walk(self.tree)))  # by dotted names, such as Camera.fx for fx below Camera
+        self.keys = [*self.flat, *(f"{name}=" for name in self.read_lines("="))]
 
     def read_lines(self, mark: str, *, once: bool = False) -> "Section":
         """Return names and values of lines name=value (mark "="); `once`: repeated names raise InputError."""
@@ -105,7 +93,7 @@ def walk(tree: Mapping[str, Any], depth: int = 4) -> Iterator[tuple[str, Any]]:
 
 
 def parse(data: bytes) -> tuple[str, list["Section"], str]:
-    """Return the text of a file, its trees of values, and the parsing error, if any. Raises InputError."""
+    """Return the text of a file ("" if binary), its trees, and the parsing error ("" if none)."""
     if data.startswith(b"PK"):
         try:
             return "", [Section(parse_npz(data))], ""
@@ -113,14 +101,9 @@ def parse(data: bytes) -> tuple[str, list["Section"], str]:
             raise InputError(f"cannot be read as .npz of plain arrays: {error}", SAVE_ARRAYS) from error
     if data.startswith((b"MATLAB", b"\x89HDF")):
         return "", [Section(read_mat(data))], ""
-    if data.startswith(b"\x93NUMPY"):
-        raise InputError("holds a single array", SAVE_ARRAYS)
-    if data.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
-        raise InputError("is a pickle, which can run any program when it is read", SAVE_ARRAYS)
-    # COLMAP's cameras.bin and rigs.bin start with an 8-byte count.
-    if len(data) > 24 and data[1:8] == bytes(7):
-        hint = "convert it to cameras.txt and rigs.txt: colmap model_converter --output_type TXT"
-        raise InputError("is a binary file, perhaps of COLMAP", hint)
+    for start, message, hint in _BINARIES:
+        if re.match(start, data, re.DOTALL):
+            raise InputError(message, hint)
     if b"'optimization_inputs" in data:  # mrcal: megabytes that are not YAML
         data = re.sub(rb"b'[^'\n]*'", b"''", data)
     if len(data) > LARGEST_SETTINGS:
@@ -135,8 +118,7 @@ def parse(data: bytes) -> tuple[str, list["Section"], str]:
         raise InputError("is not a text file") from None
     # Without blank lines, which regular expressions would scan repeatedly.
     text = "".join(f"{line}\n" for line in lines if line and not line.isspace())
-    trees, problem = _parse_trees(text.lstrip())
-    return text, trees, problem
+    return text, *_parse_trees(text.lstrip())
 
 
 def _parse_trees(text: str) -> tuple[list["Section"], str]:
@@ -144,31 +126,23 @@ def _parse_trees(text: str) -> tuple[list["Section"], str]:
     problem = ""
     kind = {"<": "XML", "{": "JSON", "[": "JSON"}.get(text[:1], "YAML")
     try:
-        if kind == "XML":
-            trees = [parse_xml(text)]
-        elif kind == "JSON":
-            trees = [_parse_json_or_yaml(text)]
-        else:
+        if kind == "YAML":
             trees.extend(itertools.islice(parse_yaml(text), MOST_DOCUMENTS))
+        else:
+            trees = [parse_xml(text) if kind == "XML" else parse_json(text)]
     except ValueError as error:
         problem = f"not valid {kind}: {error}"
-    found: list[Section] = []
-    for tree in trees:
-        if isinstance(tree, list) and tree and isinstance(tree[0], dict):
-            tree = {"list": tree}
-        if isinstance(tree, dict):
-            found.append(Section({str(name): value for name, value in tree.items()}))
-    return found, problem
-
-
-def _parse_json_or_yaml(text: str) -> Any:
-    try:
-        return parse_json(text)
-    except ValueError as error:
-        try:  # mrcal's files, and lists that only look like JSON
-            return next(tree for tree in parse_yaml(text) if isinstance(tree, dict))
-        except (StopIteration, ValueError):
-            raise error from None
+        if kind == "JSON":  # perhaps of mrcal, or a list that only looks like JSON
+            with suppress(ValueError, StopIteration):
+                trees = [next(tree for tree in parse_yaml(text) if isinstance(tree, dict))]
+                problem = ""
+    trees = [
+        {"list": tree} if isinstance(tree, list) and tree[:1] and isinstance(tree[0], dict) else tree
+        for tree in trees
+    ]
+    return [
+        Section({str(k): v for k, v in tree.items()}) for tree in trees if isinstance(tree, dict)
+    ], problem
 
 
 def parse_lines(text: str) -> dict[str, Any]:
@@ -216,11 +190,9 @@ def _read_finite(value: Any, key: str) -> float:
     if value is None or (isinstance(value, str) and not value.strip()):
         raise InputError(f"{key} is missing")
     is_number = isinstance(value, int | float | str) and not isinstance(value, bool)
-    try:
+    with suppress(ValueError, OverflowError):
         if is_number and len(str(value)) <= LONGEST_NUMBER and abs(result := float(value)) < LARGEST_NUMBER:
             return result
-    except (ValueError, OverflowError):
-        pass
     raise InputError(f"{key} must hold finite numbers, got {str(value)[:20]!r}")
 
 

@@ -86,7 +86,7 @@ def read_vins(source: Source) -> CameraDescription:
     main = next((tree for tree in source.trees if "body_T_cam0" in tree), None)
     if main is None:
         raise InputError("holds one camera of VINS-Fusion", "give the file with body_T_cam0, too")
-    files = zip(source.contents, source.parsed_contents, strict=True)
+    files = zip(source.contents, source.parsed, strict=True)
     given = {PurePosixPath(name).name: trees[0] for (name, _), (_, trees, _) in files if trees}
     others = [tree for tree in given.values() if tree is not main]
     placed = []

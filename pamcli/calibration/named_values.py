@@ -1,65 +1,70 @@
-"""The table of names of values in calibrations of no fixed format, and values that are read by it."""
+"""Values of calibration files by their names: the names that files use are listed in names.toml."""
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from importlib import resources
 from typing import Any
 
 import numpy as np
 
 from pamcli.calibration.camera import Camera, invert_transform, pinhole_matrix
 from pamcli.calibration.geometry import Floats, Size
-from pamcli.calibration.opencv_files import KNOWN
 from pamcli.calibration.parsing import KB4, MOST_VALUES, RATIONAL, Section, is_fisheye, read_quaternion_pose
 from pamcli.errors import InputError
 from pamcli.files.units import parse_length
 
-_TABLE = {  # names of a value in lower case without marks, by its meaning
-    "focal": "f focal focallength focallengthpx focallengthpixels focalpx focallengthinpixels",  # or fx, fy
-    "focal mm": "focallengthmm focalmm flmm",
-    "sensor mm": "sensorwidthmm sensorwidth",
-    "fx": "fx focalx focallengthx focallengthxpx fu flx fxpx",
-    "fy": "fy focaly focallengthy focallengthypx fv fly fypx",
-    "centre": "principalpoint principal pp center centre opticalcenter opticalcentre imagecenter",
-    "cx": "cx ppx u0 x0 centerx centrex focalcenterxpx principalx principalpointx cxpx",
-    "cy": "cy ppy v0 y0 centery centrey focalcenterypx principaly principalpointy cypx",
-    "D": "disto coeffs distortionparameters distortionvector distortionmodelparameters distortioncoeffients",
-    "model": "distortionmodel distortiontype",
-    "lens": "lensmodel cameramodel projectionmodel cameratype",
-    "size": "size imagesize imgsize imgshape imagedimension imagedimensions dimensions resolution "
-    "imageresolution",
-    "width": "width imagewidth imgwidth w",
-    "height": "height imageheight imgheight h",
-    "to": "worldtocamera worldtocam world2cam w2c cameraextrinsics",
-    "from": "tbs cameratoworld camtoworld cam2world camerapose c2w vehiclese3camera",
-    "bf": "bf",
-    "chain": "tcncnm1",
-    "unit": "unit units lengthunit baselineunit worldunits",
-    **{name: name for name in RATIONAL.split()},
-}
-_MEANINGS = {name: key for name, key in KNOWN.items() if key not in ("P", "Q")} | {"cameraintrinsic": "M"}
-_MEANINGS |= {name: meaning for meaning, names in _TABLE.items() for name in names.split()}
-_MEANINGS |= {"rt": "to", "extrinsic": "to", "extrinsics": "to", "extrinsicmatrix": "to"}
-_MEANINGS |= dict.fromkeys(("transform", "transformation", "tlr", "trl", "lefttoright"), "RT")
+_NAMES = tomllib.loads(resources.files("pamcli.calibration").joinpath("names.toml").read_text("utf-8"))
+_BY_SIDE, _ALONE, _GENERIC = (
+    {name: meaning for meaning, names in _NAMES[table].items() for name in names.split()}
+    for table in ("by_side", "alone", "generic")
+)
+_MEANINGS = {
+    name: meaning for name, meaning in {**_BY_SIDE, **_ALONE}.items() if meaning not in ("P", "Q")
+} | _GENERIC
+_SIDES = {"0": "0", "1": "1", "2": "2", "left": "1", "l": "1", "right": "2", "r": "2"}
 _FRAMES, _EYES = "world|w|body|b|imu|i|base|vehicle|rig|ego|s", "camera|cam|c"
 _POSES = {  # T_a_b leads from b to a
-    re.compile(f"t(?:{_FRAMES})(?:{_EYES})\\d?"): "from",
-    re.compile(f"t(?:{_EYES})\\d?(?:{_FRAMES})"): "to",
-    re.compile(
-        f"t(?:{_EYES})?1(?:{_EYES})?0|trightleft|rightfromleft|left2right|(?:{_EYES})0to(?:{_EYES})1"
-    ): "RT",
-    re.compile(
-        f"t(?:{_EYES})?0(?:{_EYES})?1|tleftright|leftfromright|right(?:2|to)left|(?:{_EYES})1to(?:{_EYES})0"
-    ): "inverse RT",
+    "from": f"t(?:{_FRAMES})(?:{_EYES})\\d?",
+    "to": f"t(?:{_EYES})\\d?(?:{_FRAMES})",
+    "RT": f"t(?:{_EYES})?1(?:{_EYES})?0|trightleft|rightfromleft|left2right|(?:{_EYES})0to(?:{_EYES})1",
+    "inverse RT": f"t(?:{_EYES})?0(?:{_EYES})?1|tleftright|leftfromright|right(?:2|to)left|"
+    f"(?:{_EYES})1to(?:{_EYES})0",
 }
+_COUNTS = {"M": (4, 9), "R": (3, 9), "T": (3,), **dict.fromkeys((*_POSES, "chain"), (12, 16))}
 _NUMBERS = {"baseline", "fx", "fy", "cx", "cy", "width", "height", "bf", *RATIONAL.split()}
 _NUMBERS |= {"focal mm", "sensor mm"}
-_POSE_NAMES = "to", "from", "RT", "inverse RT", "chain"
-_COUNTS = {"M": (4, 9), "R": (3, 9), "T": (3,), **dict.fromkeys(_POSE_NAMES, (12, 16))}
 _BASELINE = re.compile(r"(?:stereo|camera|cam)?_?baseline_?(?:length|distance|in)?_?([a-z]*)")
-_UNITS = {**dict.fromkeys(("m", "meter", "meters", "metre", "metres"), "m"), "mm": "mm", "cm": "cm"}
-_UNITS |= dict.fromkeys(("millimeters", "millimetres", "millimeter"), "mm")
+_UNITS = {**dict.fromkeys(("m", "meter", "meters", "metre", "metres"), "m"), "cm": "cm"}
+_UNITS |= dict.fromkeys(("mm", "millimeters", "millimetres", "millimeter"), "mm")
 NEAR_CORNER = 0.05  # part of both sides of an image
+
+
+def canonical_names(tree: Section) -> dict[str, str]:
+    """Map OpenCV's names (M1 D1 M2 D2 R T RT P1 P2 Q) to the keys that a tree uses for them.
+
+    OpenCV fixes no names: a stem (K, mtx ...) with a side (1, left, L, or 0 where the other one is 1), in any
+    case and order, with or without underscores.
+    """
+    found: dict[str, str] = {}
+    for name, value in tree.items():
+        plain = re.sub(r"[\W_]", "", name).lower()
+        key = _ALONE.get(plain)
+        if key is None:
+            match = re.fullmatch(r"(left|right)(.+)|(.+?)(left|right|l|r|\d)(fe)?", plain[:60])
+            stem, side = (match[2] or match[3], match[1] or match[4]) if match else ("", "")
+            if stem not in _BY_SIDE or side not in _SIDES:
+                continue
+            if not isinstance(value, Mapping | list | tuple | np.ndarray):  # k1 of a lens, not a camera's K
+                continue
+            key = f"{_BY_SIDE[stem]}{_SIDES[side]}"
+        if value is not None:
+            found.setdefault(key, name)
+    if "M0" in found:  # cameras are counted from 0
+        sides = {key: key[0] + {"0": "1", "1": "2"}.get(key[1:], key[1:]) for key in found}
+        found = {sides[key]: name for key, name in found.items()}
+    return found
 
 
 @lru_cache(10_000)
@@ -68,8 +73,8 @@ def find_meaning(name: str) -> str | None:
     plain = re.sub(r"[\W_]", "", name).lower()
     if name == "b" or _BASELINE.fullmatch(name.lower()):
         return "baseline"
-    found = (meaning for pattern, meaning in _POSES.items() if pattern.fullmatch(plain))
-    return _MEANINGS.get(plain) or next(found, None)
+    poses = (meaning for meaning, pattern in _POSES.items() if re.fullmatch(pattern, plain))
+    return _MEANINGS.get(plain) or next(poses, None)
 
 
 class NamedValues(Section):
@@ -82,7 +87,7 @@ class NamedValues(Section):
         for section in sections:
             for name, given in section.items():
                 value, meaning = _flatten(given), find_meaning(name)
-                is_pose = meaning in _POSE_NAMES and isinstance(value, Mapping) and "data" not in value
+                is_pose = meaning in (*_POSES, "chain") and isinstance(value, Mapping) and "data" not in value
                 if is_pose and not depth:
                     pose = NamedValues([value], depth=1).read_pose()
                     value = value if pose is None else pose.ravel().tolist()
@@ -121,14 +126,15 @@ class NamedValues(Section):
             matrix = pinhole_matrix(focal[0], focal[-1], *centre)
         models = [names[each] for each in ("model", "lens") if each in names]
         fisheye = True in {is_fisheye(self[each] or "", f"{self.prefix}{each}") for each in models}
-        order = (KB4 if fisheye else RATIONAL).split()
-        distortion = np.array([self.number(names[each]) if each in names else 0.0 for each in order])
-        while distortion.size > 4 and not distortion[-1]:
-            distortion = distortion[:-1]
-        distortion = distortion if distortion.any() else np.zeros(0)
         if "D" in names:
             distortion = self.numbers(names["D"], default=[])
-            distortion = distortion if distortion.any() or len(distortion) > 3 else np.zeros(0)
+        else:
+            order = (KB4 if fisheye else RATIONAL).split()
+            distortion = np.array([self.number(names[each]) if each in names else 0.0 for each in order])
+            while distortion.size > 4 and not distortion[-1]:
+                distortion = distortion[:-1]
+        if not distortion.any() and ("D" not in names or len(distortion) < 4):
+            distortion = np.zeros(0)
         return self.make_camera(matrix, key, distortion, names.get("D", "k1"), fisheye)
 
     def read_size(self, lens: Camera) -> Size | None:
@@ -162,6 +168,11 @@ class NamedValues(Section):
         key = names.get("to") or (names.get("RT") if shared else None)
         return self.pose(key) if key else None
 
+    def read_unit(self) -> float | None:
+        """Return the metres per unit of length, if it is stated."""
+        unit = self.get(self.names.get("unit", ""))
+        return None if unit is None else parse_length(str(unit), "unit")
+
     def read_baseline(self) -> tuple[float, float | None, list[str]]:
         """Return the baseline, the metres of its unit (None: not stated), and notes."""
         name = self.names["baseline"]
@@ -172,10 +183,6 @@ class NamedValues(Section):
         if baseline <= 1:
             return baseline, None, []
         return baseline, 1e-3, [f"the baseline of {baseline:g} is assumed to be in millimetres"]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | str) and not isinstance(value, bool)
 
 
 def _flatten(value: Any) -> Any:
@@ -191,21 +198,21 @@ def _flatten(value: Any) -> Any:
     if _count(value.get("coefficients")) == 4:  # of Argoverse
         named = dict(zip("wxyz", value["coefficients"], strict=False))
     if {"w", "x", "y", "z"} <= named.keys():
-        return read_quaternion_pose([named[name] for name in "wxyz"], [0, 0, 0], "the rotation")[
-            :3, :3
-        ].tolist()
+        turn = [named[name] for name in "wxyz"]
+        return read_quaternion_pose(turn, [0, 0, 0], "the rotation")[:3, :3].tolist()
     return [named[name] for name in "xyz" if name in named] if {"x", "y"} <= named.keys() else value
 
 
 def _fits(meaning: str, value: Any) -> bool:
     """Return True if a value has the shape that its meaning needs."""
+    is_number = isinstance(value, int | float | str) and not isinstance(value, bool)
     if isinstance(value, Mapping):
         return meaning not in _NUMBERS and "data" in value
     if meaning in _NUMBERS or meaning in ("unit", "model", "lens"):
-        return _is_number(value)
+        return is_number
     if meaning in _COUNTS:
         return _count(value) in _COUNTS[meaning]
-    return value is not None and (meaning != "D" or not _is_number(value) or _count(value) > 1)
+    return value is not None and (meaning != "D" or not is_number or _count(value) > 1)
 
 
 def _count(value: Any) -> int:
