@@ -100,6 +100,21 @@ class Projections:
         for rotation in self.rotations:
             check_rotation(rotation, "a rectification matrix (R1, R2)")
 
+    @classmethod
+    def from_left(
+        cls,
+        matrix: Floats,
+        baseline: float,
+        offset: float = 0.0,
+        size: Size | None = None,
+        ndisp: float | None = None,
+    ) -> Projections:
+        """Build them from the left camera matrix (3, 3), the baseline, and right cx minus left cx."""
+        p1 = np.column_stack([matrix, np.zeros(3)])
+        p2 = p1.copy()
+        p2[0, 2:] = matrix[0, 2] + offset, -matrix[0, 0] * baseline
+        return cls(p1, p2, size, ("the left camera", "the right camera"), ndisp, (baseline, offset))
+
     def interpret(self, swapped: bool, scale: float) -> Projections:
         """Return them in metres, given those of one unit, and in the order of the user."""
         p1, p2 = (each * [1, 1, 1, scale] for each in (self.p1, self.p2))

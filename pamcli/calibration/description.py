@@ -155,25 +155,6 @@ class CameraDescription:
         return StoredCalibration(self.kind, rig, rectified, self.notes, note, doubt)
 
 
-def describe_rectified(
-    kind: str,
-    matrix: Floats,
-    baseline: float,
-    *,
-    offset: float = 0.0,
-    size: Size | None = None,
-    ndisp: float | None = None,
-    metres: float | None = 1.0,
-    notes: Sequence[str] = (),
-) -> CameraDescription:
-    """Describe rectified images: left camera matrix (3, 3), baseline, and right cx minus left cx."""
-    p1 = np.column_stack([matrix, np.zeros(3)])
-    p2 = p1.copy()
-    p2[0, 2:] = matrix[0, 2] + offset, -matrix[0, 0] * baseline
-    found = Projections(p1, p2, size, ("the left camera", "the right camera"), ndisp, (baseline, offset))
-    return CameraDescription(kind, projections=(found,), metres=metres, notes=notes)
-
-
 @dataclass(frozen=True)
 class StoredCalibration:
     """A calibration of a pair of cameras that was read from files."""

@@ -10,12 +10,7 @@ from typing import Any
 import numpy as np
 
 from pamcli.calibration.camera import Projections, invert_transform, make_rotation, make_transform
-from pamcli.calibration.description import (
-    CameraDescription,
-    CameraPair,
-    describe_rectified,
-    pair_cameras,
-)
+from pamcli.calibration.description import CameraDescription, CameraPair, pair_cameras
 from pamcli.calibration.geometry import Floats
 from pamcli.calibration.parsing import (
     KB4,
@@ -83,7 +78,7 @@ def read_viewer(source: Source) -> CameraDescription:
         if tree.number(f"{prefix}width", 0) and tree.number(f"{prefix}height", 0):
             size = tree.size(f"{prefix}width {prefix}height")
             left = tree.camera(prefix_names(prefix, "fx fy ppx ppy")).matrix
-            found += describe_rectified("RealSense", left, baseline, size=size).projections
+            found.append(Projections.from_left(left, baseline, size=size))
     if not found:
         raise InputError("rectified.0.width and rectified.0.height are missing")
     found.sort(key=lambda each: each.size or (0, 0), reverse=True)
@@ -289,8 +284,8 @@ def read_middlebury(source: Source) -> CameraDescription:
         offset = stated
     size = lines.size("width height") if "width" in lines else None
     ndisp = (lines.number("ndisp") if lines.get("ndisp") else 0) or None
-    values: Any = {"offset": offset, "size": size, "ndisp": ndisp, "metres": 1e-3, "notes": notes}
-    return describe_rectified("Middlebury", left, lines.number("baseline"), **values)
+    rectified = Projections.from_left(left, lines.number("baseline"), offset, size, ndisp)
+    return CameraDescription("Middlebury", projections=[rectified], metres=1e-3, notes=notes)
 
 
 def read_cvkit(source: Source) -> CameraDescription:
@@ -302,4 +297,4 @@ def read_cvkit(source: Source) -> CameraDescription:
     baseline = lines.number("t") if "t" in lines else lines.number("rho") / float(left[0, 0])
     has_size = "camera.width" in lines or "camera.height" in lines
     size = lines.size("camera.width camera.height") if has_size else None
-    return describe_rectified("cvkit", left, baseline, size=size)
+    return CameraDescription("cvkit", projections=[Projections.from_left(left, baseline, size=size)])

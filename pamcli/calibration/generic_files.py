@@ -13,7 +13,7 @@ import numpy as np
 
 from pamcli.calibration.alignment import OtherCamera
 from pamcli.calibration.camera import Projections, invert_transform
-from pamcli.calibration.description import CameraDescription, CameraPair, describe_rectified, pair_cameras
+from pamcli.calibration.description import CameraDescription, CameraPair, pair_cameras
 from pamcli.calibration.geometry import Floats
 from pamcli.calibration.named_values import NamedValues, canonical_names, find_meaning
 from pamcli.calibration.parsing import Section, Source, parse_lines
@@ -183,4 +183,5 @@ def _describe_one(source: Source, values: NamedValues, kind: str) -> CameraDescr
         holds = "the files hold" if files > 1 else "holds"
         raise InputError(f"{holds} one camera, a pair needs 2", hint)
     baseline, scale, notes = values.read_baseline()
-    return describe_rectified(kind, lens.matrix, baseline, size=size, metres=scale, notes=notes)
+    rectified = Projections.from_left(lens.matrix, baseline, size=size)
+    return CameraDescription(kind, projections=[rectified], metres=scale, notes=notes)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pamcli.calibration.camera import Camera, Projections, invert_transform, make_transform, pinhole_matrix
-from pamcli.calibration.description import CameraDescription, CameraPair, describe_rectified, pair_cameras
+from pamcli.calibration.description import CameraDescription, CameraPair, pair_cameras
 from pamcli.calibration.mat_files import Unread
 from pamcli.calibration.named_values import canonical_names
 from pamcli.calibration.parsing import Section, Source, is_fisheye, read_numbers, read_size, walk
@@ -39,8 +39,7 @@ def describe_opencv(tree: Section, kind: str = "OpenCV") -> CameraDescription:
     fisheye = is_fisheye(model, "distortion_model") or key["D1"].lower().endswith("_fe")
     unit = next((key for key in ("length_unit", "unit", "units") if tree.get(key) is not None), None)
     scale = parse_length(tree[unit], unit) if unit else 1.0 if "baseline" in tree else None
-    pairs: list[CameraPair] = []
-    projections: Sequence[Projections] = ()
+    pairs, projections = list[CameraPair](), list[Projections]()
     if {"P1", "P2"} & names.keys():
         turns = [tree.matrix(name, 3, 3) for name in ("R1", "R2") if name in tree]
         p1, p2 = (tree.matrix(key[name], 3, 4) for name in ("P1", "P2"))
@@ -51,7 +50,7 @@ def describe_opencv(tree: Section, kind: str = "OpenCV") -> CameraDescription:
             raise InputError("Q must hold a focal length in row 3 and 1 / baseline in row 4")
         left = pinhole_matrix(q[2, 3], q[2, 3], -q[0, 3], -q[1, 3])
         offset = float(q[3, 3] / q[3, 2])
-        projections = describe_rectified(kind, left, 1 / float(q[3, 2]), offset=offset, size=size).projections
+        projections = [Projections.from_left(left, 1 / float(q[3, 2]), offset, size)]
     has_pose = {"R", "T", "RT"} & names.keys()
     if {"M1", "M2"} & names.keys() and (has_pose or not projections):
         cameras = [tree.camera(key[f"M{side}"], key[f"D{side}"], fisheye) for side in "12"]
@@ -98,7 +97,7 @@ def read_plain_numbers(source: Source) -> CameraDescription | None:
     if len(found) in (9, 10):
         camera = Section({"K": found[:9]}).camera("K").matrix
         baseline = float(found[9]) if len(found) > 9 else 0.0
-        return describe_rectified("K.txt", camera, baseline)
+        return CameraDescription("K.txt", projections=[Projections.from_left(camera, baseline)])
     if len(found) < 24 or len(found) % 12:
         return None
     rows = found.reshape(-1, 3, 4)

@@ -8,8 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.calibration.camera import Camera, invert_transform, make_rotation, make_transform, pinhole_matrix
-from pamcli.calibration.description import CameraDescription, describe_rectified, pair_cameras
+from pamcli.calibration.camera import (
+    Camera,
+    Projections,
+    invert_transform,
+    make_rotation,
+    make_transform,
+    pinhole_matrix,
+)
+from pamcli.calibration.description import CameraDescription, pair_cameras
 from pamcli.calibration.generic_files import read_named
 from pamcli.calibration.geometry import Floats, Size
 from pamcli.calibration.opencv_files import TOPIC, describe_ros
@@ -57,8 +64,7 @@ def read_orb_slam(source: Source) -> CameraDescription:
     left = tree.camera(prefix_names(first, PINHOLE), prefix_names(first, coefficients), fisheye)
     if key := next((key for key in ("Stereo.T_c1_c2", "Tlr") if key in tree), ""):
         lens = prefix_names("Camera2.", PINHOLE), prefix_names("Camera2.", coefficients)
-        right = tree.camera(*lens, fisheye)
-        placed = (left, np.eye(4), size), (right, tree.pose(key), size)
+        placed = (left, np.eye(4), size), (tree.camera(*lens, fisheye), tree.pose(key), size)
         return CameraDescription(kind, [pair_cameras(placed)])
     if "Stereo.b" in tree:
         baseline = tree.number("Stereo.b")
@@ -66,11 +72,10 @@ def read_orb_slam(source: Source) -> CameraDescription:
         baseline = tree.number(key) / float(left.matrix[0, 0])
     else:
         raise InputError("holds one camera, a pair needs 2", "use the settings for a stereo camera")
-    rectified = describe_rectified(kind, left.matrix, baseline, size=size)
+    rectified = Projections.from_left(left.matrix, baseline, size=size)
     if "StereoRectifier.K_left" in tree:
         cameras = []
-        (found,) = rectified.projections
-        for side, projection in (("left", found.p1), ("right", found.p2)):
+        for side, projection in (("left", rectified.p1), ("right", rectified.p2)):
             each = {name: tree.get(f"StereoRectifier.{key}_{side}") for key, name in TOPIC.items()}
             each |= {"projection_matrix": projection, "image_width": width, "image_height": height}
             cameras.append({**each, "distortion_model": tree.get("StereoRectifier.model") or "perspective"})
@@ -78,7 +83,10 @@ def read_orb_slam(source: Source) -> CameraDescription:
     if left.distortion.any():
         message = "holds distortion coefficients and a baseline, but no pose of the right camera"
         raise InputError(message, "it needs LEFT.K ... RIGHT.P, StereoRectifier, or Stereo.T_c1_c2")
-    return rectified
+    return CameraDescription(kind, projections=[rectified])
+
+
+_VINS = {"PINHOLE": (PINHOLE, RADTAN), "KANNALA_BRANDT": ("mu mv u0 v0", "k2 k3 k4 k5")}
 
 
 def read_vins(source: Source) -> CameraDescription:
@@ -99,23 +107,17 @@ def read_vins(source: Source) -> CameraDescription:
             found = next(iter(parse(read_bytes(beside))[1]), None)
         if found is None:
             raise InputError(f"cam{index}_calib is {name[:60]}, which does not exist", "give that file, too")
-        camera, size = _read_vins_camera(Section(found, f"{name[:60]}: "))
+        tree = Section(found, f"{name[:60]}: ")
+        model = str(tree.get("model_type")).upper()
+        lens, values = tree.get("distortion_parameters") or {}, tree.section("projection_parameters")
+        size = tree.size("image_width image_height")
+        if model not in _VINS or not isinstance(lens, Mapping):
+            hint = "calibrate with PINHOLE or KANNALA_BRANDT"
+            raise unsupported_lens(f"{tree.prefix}model_type", model, hint)
+        both = Section({**lens, **values}, values.prefix)
+        camera = both.camera(*_VINS[model], model == "KANNALA_BRANDT")
         placed.append((camera, main.pose(f"body_T_cam{index}"), size))
     return CameraDescription("VINS-Fusion", [pair_cameras(placed)], numbers=pair)
-
-
-_VINS = {"PINHOLE": (PINHOLE, RADTAN), "KANNALA_BRANDT": ("mu mv u0 v0", "k2 k3 k4 k5")}
-
-
-def _read_vins_camera(tree: Section) -> tuple[Camera, Size]:
-    model = str(tree.get("model_type")).upper()
-    lens = tree.get("distortion_parameters") or {}
-    values = tree.section("projection_parameters")
-    size = tree.size("image_width image_height")
-    if model not in _VINS or not isinstance(lens, Mapping):
-        raise unsupported_lens(f"{tree.prefix}model_type", model, "calibrate with PINHOLE or KANNALA_BRANDT")
-    both = Section({**lens, **values}, values.prefix)
-    return both.camera(*_VINS[model], model == "KANNALA_BRANDT"), size
 
 
 def read_basalt(source: Source) -> CameraDescription | None:
@@ -174,12 +176,13 @@ _Sensor = tuple[int | None, Floats, Camera | None]
 def read_colmap(source: Source) -> CameraDescription | None:
     """Read cameras.txt with rigs.txt, rig_config.json or images.txt, in the unit of the reconstruction."""
     known: dict[int, tuple[Camera, Size]] = {}
-    rigs, images, has_cameras = None, [*filter(None, map(_IMAGE.fullmatch, _read_rows(source)))], False
+    rigs, images, has_cameras = None, list[re.Match[str]](), False
     for text in source.texts:
-        lines = map(str.strip, text.splitlines())
-        rows = [line for line in lines if line and not line.startswith("#")]
+        rows = [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
         if "REF_SENSOR_ID" in text:
             rigs = rigs or rows
+        if "CAMERA_ID, NAME" in text:  # the second line of each image lists its points
+            images += filter(None, map(_IMAGE.fullmatch, rows))
         first = _CAMERA.fullmatch(rows[0]) if rows else None
         if first and ("MODEL, WIDTH, HEIGHT" in text or first[2] in _MODELS):
             has_cameras = True
@@ -190,15 +193,20 @@ def read_colmap(source: Source) -> CameraDescription | None:
                 known[read_integer(number, "CAMERA_ID")] = camera, read_size([width, height], key)
     listed = source.tree.get("list")
     is_config = isinstance(listed, Sequence) and isinstance(listed[0], Mapping) and "cameras" in listed[0]
-    if not has_cameras and rigs is None and not is_config:
+    if rigs is not None:
+        sensors = _read_rigs(rigs)
+    elif is_config:
+        sensors = _read_config(listed or (), known)
+    elif not has_cameras:
         return None
-    if rigs is None and not is_config and not images:
+    elif not images:
         hint = "give rigs.txt, rig_config.json, or images.txt, too"
         raise InputError("holds intrinsics, but no camera poses", hint)
-    if rigs is None and images and not is_config:
-        sensors = [_read_image(*found.groups()) for found in images]
     else:
-        sensors = _read_rigs(rigs) if rigs is not None else _read_config(listed or (), known)
+        sensors = []
+        for pose, number, name in map(re.Match.groups, images):
+            place = read_quaternion_pose(pose.split()[:4], pose.split()[4:], name[:40])
+            sensors.append((read_integer(number, "CAMERA_ID"), place, None))
     pair = source.select_pair(len(sensors))
     placed = []
     for number, from_rig, lens in (sensors[index] for index in pair):
@@ -209,18 +217,6 @@ def read_colmap(source: Source) -> CameraDescription | None:
         placed.append((camera, invert_transform(from_rig), size))
     notes = [f"cameras {pair[0]} and {pair[1]} of {len(sensors)} are used"] if len(sensors) > 2 else []
     return CameraDescription("COLMAP", [pair_cameras(placed)], metres=None, notes=notes, numbers=pair)
-
-
-def _read_rows(source: Source) -> list[str]:
-    """Return the lines of an images.txt, whose second line of each image lists its points."""
-    texts = [text for text in source.texts if "CAMERA_ID, NAME" in text]
-    return [line.strip() for text in texts for line in text.splitlines()]
-
-
-def _read_image(pose: str, camera: str, name: str) -> "_Sensor":
-    values = pose.split()
-    placed = read_quaternion_pose(values[:4], values[4:], name[:40])
-    return read_integer(camera, "CAMERA_ID"), placed, None
 
 
 def _read_camera(model: str, values: Any, key: str) -> Camera:
