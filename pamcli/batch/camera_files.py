@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pamcli.batch import LOG
 from pamcli.batch.jobs import EMPTY_NAME
-from pamcli.calibration.alignment import OtherCamera
+from pamcli.calibration.camera import OtherCamera
 from pamcli.calibration.description import CameraDescription, Extrinsics, Interpretation, StoredCalibration
 from pamcli.calibration.files import describe_calibration, describe_other_camera, prefix_errors
 from pamcli.calibration.geometry import Calibration

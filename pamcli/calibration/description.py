@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pamcli.calibration.alignment import OtherCamera
-from pamcli.calibration.camera import Camera, Projections, invert_transform, make_transform
+from pamcli.calibration.camera import Camera, OtherCamera, Projections, invert_transform, make_transform
 from pamcli.calibration.geometry import Calibration, Floats, Size, check_baseline
 from pamcli.calibration.rig import Rig
 from pamcli.errors import InputError, UsageError
@@ -115,8 +114,9 @@ class CameraDescription:
             camera = Camera(both[second][:, :3], np.zeros(0))
             found.append(OtherCamera(camera, transform, each.size, each.size, is_rectified=True))
         if not all(each.transform[:3, 3].any() for each in found):
-            message = "states no distance between the two cameras"
-            raise InputError(message, "add R and T, or P2 with the baseline")
+            raise InputError(
+                "states no distance between the two cameras", "add R and T, or P2 with the baseline"
+            )
         return [each.scale_lengths(self.metres or metres) for each in found]
 
     def resolve(self, interpretation: Interpretation = Interpretation()) -> StoredCalibration:
@@ -147,11 +147,10 @@ class CameraDescription:
             note = f"lengths are assumed to be in metres, because {self.kind} states no unit"
             baseline = rig.baseline if rig else rectified.baseline if rectified else 0.0
             if baseline >= LONGEST_METRES:
-                likely = "mm" + (" or cm" if baseline <= 300 else "")
-                likely += " or board squares" if baseline <= 30 else ""
-                units = "`unit` mm, `unit` cm, or `unit` 25mm for board squares of 25 mm"
-                doubt = f"a baseline of {baseline:g} m is implausible, and the file states no unit"
-                doubt = f"{doubt}: it is probably in {likely}; state {units}"
+                units = ["mm", *["cm"] * (baseline <= 300), *["board squares"] * (baseline <= 30)]
+                doubt = f"a baseline of {baseline:g} m is implausible, and the file states no unit: it is "
+                doubt += f"probably in {' or '.join(units)}; state `unit` mm, `unit` cm, or `unit` 25mm for "
+                doubt += "board squares of 25 mm"
         return StoredCalibration(self.kind, rig, rectified, self.notes, note, doubt)
 
 
@@ -175,7 +174,7 @@ class StoredCalibration:
         """Return the values by names that end in their units."""
         facts: dict[str, Any] = {"kind": self.kind}
         if rig := self.rig:
-            values: dict[str, Any] = {"size_px": rig.size}
+            facts["rig"] = values = {"size_px": rig.size}
             if rig.right_size:
                 values["right_size_px"] = rig.right_size
             values["model"] = "fisheye" if rig.left.fisheye else "pinhole"
@@ -188,15 +187,13 @@ class StoredCalibration:
             values["right_camera_turned_degrees"] = rig.angle
             if rig.size:
                 values["field_of_view_degrees"] = replace_nan(rig.left.field_of_view(rig.size))
-            facts["rig"] = values
         if found := self.rectified:
-            facts["rectified"] = {
-                **{"size_px": found.size, "focal_length_px": found.focal_length},
-                **{"principal_point_px": found.principal, "doffs_px": found.offset},
-                "baseline_m": found.baseline,
-                **({"field_of_view_degrees": found.field_of_view} if found.size else {}),
-            }
-        for name, cameras in (("rig", self.rig), ("rectified", self.rectified)):
+            facts["rectified"] = values = {"size_px": found.size, "focal_length_px": found.focal_length}
+            values |= {"principal_point_px": found.principal, "doffs_px": found.offset}
+            values["baseline_m"] = found.baseline
+            if found.size:
+                values["field_of_view_degrees"] = found.field_of_view
+        for name, cameras in (("rig", rig), ("rectified", found)):
             if cameras is not None and cameras.others:
                 facts[name]["also_of_size_px"] = [each.size for each in cameras.others]
         return facts
@@ -205,9 +202,10 @@ class StoredCalibration:
         facts, lines = self.facts(), [f"{self.kind} calibration"]
         for title, name in (("cameras", "rig"), ("rectified images", "rectified")):
             if name in facts:
-                lines.append(f"{title}:")
-                for key, value in facts[name].items():
-                    lines.append(f"  {key.replace('_', ' '):28}{_format(key, value)}")
+                values = (
+                    f"  {key.replace('_', ' '):28}{_format(key, it)}" for key, it in facts[name].items()
+                )
+                lines += [f"{title}:", *values]
         return lines
 
 
@@ -215,10 +213,9 @@ def _format(key: str, value: Any) -> str:
     if value is None:
         return "not stated"
     if isinstance(value, list | tuple):
-        if any(isinstance(each, tuple) for each in value):
-            return ", ".join(_format(key, each) for each in value)
-        separator = "x" if key.endswith("size_px") else ", "
-        return separator.join(_format("", each) for each in value) or "none"
+        is_list = any(isinstance(each, tuple) for each in value)
+        separator = "x" if key.endswith("size_px") and not is_list else ", "
+        return separator.join(_format(key if is_list else "", each) for each in value) or "none"
     return value if isinstance(value, str) else f"{round(value, 6):.10g}"
 
 

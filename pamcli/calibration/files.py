@@ -12,7 +12,7 @@ from typing import Any
 from pamcli.calibration import device_files as device
 from pamcli.calibration import opencv_files as opencv
 from pamcli.calibration import slam_files as slam
-from pamcli.calibration.alignment import OtherCamera
+from pamcli.calibration.camera import OtherCamera
 from pamcli.calibration.description import CameraDescription, Extrinsics, Interpretation, StoredCalibration
 from pamcli.calibration.generic_files import read_named, read_placed
 from pamcli.calibration.geometry import Calibration, Floats, Size

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.calibration.alignment import OtherCamera
-from pamcli.calibration.camera import Projections, invert_transform
+from pamcli.calibration.camera import OtherCamera, Projections, invert_transform
 from pamcli.calibration.description import CameraDescription, CameraPair, pair_cameras
 from pamcli.calibration.geometry import Floats
 from pamcli.calibration.named_values import NamedValues, canonical_names, find_meaning

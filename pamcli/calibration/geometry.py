@@ -280,9 +280,8 @@ def check_baseline(baseline: float) -> list[str]:
 
 def describe_resizing(point: Iterable[float], focal_length: float, width: int, height: int) -> str | None:
     """Return a warning if a principal point (px) is the centre of a larger or smaller image than this one."""
-    (centre_x, x), (centre_y, y) = (
-        (p, (2 * p + 1) / side) for p, side in zip(point, (width, height), strict=True)
-    )
+    centre_x, centre_y = point
+    x, y = (2 * centre_x + 1) / width, (2 * centre_y + 1) / height
     if not (x > 0 and 1 / SAME_CENTRE < y / x < SAME_CENTRE) or 1 / RESIZED < x < RESIZED:
         return None
     values = f"`focal` {focal_length / x:.6g} and `principal_point` {centre_x / x:.6g},{centre_y / y:.6g}"

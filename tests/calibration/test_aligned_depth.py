@@ -13,8 +13,7 @@ import program_files as programs
 import pytest
 
 from pamcli.batch.depth import depth_files
-from pamcli.calibration.alignment import OtherCamera
-from pamcli.calibration.camera import Camera, make_transform, pinhole_matrix
+from pamcli.calibration.camera import Camera, OtherCamera, make_transform, pinhole_matrix
 from pamcli.calibration.files import describe_other_camera, encode_calibration
 from pamcli.calibration.geometry import Calibration
 from pamcli.errors import PamError
