@@ -9,13 +9,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from simulated_rigs import (
-    make_chessboard,
-    make_rig,
-    measure_row_errors,
-    photograph,
-    sample_poses,
-)
+from simulated_rigs import make_chessboard, make_rig, measure_row_errors, photograph, sample_poses
 
 from pamcli.calibration.board_calibration import BoardCalibration, build_rig, calibrate_rig, leave_out_each
 from pamcli.calibration.boards import Board, Detection

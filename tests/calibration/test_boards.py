@@ -5,14 +5,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
-from simulated_rigs import (
-    Flat,
-    make_charuco,
-    make_chessboard,
-    make_rig,
-    photograph,
-    sample_poses,
-)
+from simulated_rigs import Flat, make_charuco, make_chessboard, make_rig, photograph, sample_poses
 
 from pamcli.calibration.boards import (
     Board,
@@ -68,10 +61,7 @@ def test_corners_are_accurate(board: Board, fisheye: bool) -> None:
 
 @pytest.mark.parametrize(
     ("dictionary", "rows", "old"),
-    [
-        (cv2.aruco.DICT_APRILTAG_36H11, 7, False),
-        (cv2.aruco.DICT_6X6_250, 8, True),
-    ],
+    [(cv2.aruco.DICT_APRILTAG_36H11, 7, False), (cv2.aruco.DICT_6X6_250, 8, True)],
     ids=["apriltag", "white first"],
 )
 def test_dictionary_and_layout_are_detected(dictionary: int, rows: int, old: bool) -> None:

@@ -77,9 +77,7 @@ TWO_CAMERAS: dict[str, Any] = {
     "right first": [
         {"right": {"intrinsics": FOUR2, "coeffs": D}, "left": {"intrinsics": FOUR, "coeffs": D}, "rt": RT}
     ],
-    "own poses": [
-        {"Cameras": [{"Intrinsics": lens(K), "Rt": LEFT_RT}, {"Intrinsics": lens(K2), "Rt": RT}]},
-    ],
+    "own poses": [{"Cameras": [{"Intrinsics": lens(K), "Rt": LEFT_RT}, {"Intrinsics": lens(K2), "Rt": RT}]}],
     "rotation vector": [{"left": lens(K), "right": lens(K2), "rotation": [0, 0, 0], "translation": T}],
     "transform of ROS": [
         {"left": lens(K), "right": lens(K2), "rotation": {"x": 0, "y": 0, "z": 0, "w": 1}}
@@ -87,9 +85,7 @@ TWO_CAMERAS: dict[str, Any] = {
     ],
     "a file each": [{**lens(K), "extrinsic": LEFT_RT}, {**lens(K2), "extrinsic": RT}],
     "three files": [{**FOUR, "dist": D}, {**FOUR2, "dist": D}, {"R": EYE, "T": T}],
-    "in millimetres": [
-        {"left": lens(K), "right": lens(K2), "R": EYE, "T": [[-120], [0], [0]], "unit": "mm"},
-    ],
+    "in millimetres": [{"left": lens(K), "right": lens(K2), "R": EYE, "T": [[-120], [0], [0]], "unit": "mm"}],
 }
 INVERSE = [[1, 0, 0, 0.12], [0, 1, 0, 0], [0, 0, 1, 0]]
 
@@ -188,10 +184,7 @@ def test_the_size_stands_in_either_order(read: Read) -> None:
             [{**FOUR, "cx": -12, "cy": 0.6, "width": 640, "height": 480, "baseline": 1}],
             "in a corner of the image",
         ),
-        (
-            [{"focal_mm": 4, "cx": 320, "cy": 240, "baseline": 1}],
-            "no width of the sensor (focal_mm)",
-        ),
+        ([{"focal_mm": 4, "cx": 320, "cy": 240, "baseline": 1}], "no width of the sensor (focal_mm)"),
     ],
 )
 def test_what_is_ambiguous_is_refused(given: list[Any], said: str, read: Read) -> None:
