@@ -20,9 +20,14 @@ from pamcli.calibration.geometry import (
     has_aspect,
 )
 from pamcli.calibration.interpretations import compare_interpretations
-from pamcli.calibration.lengths import find_ground, measure_length
+from pamcli.calibration.measurements import (
+    ENOUGH,
+    RowOffsets,
+    find_ground,
+    measure_length,
+    summarize_row_offsets,
+)
 from pamcli.calibration.rig import Rig
-from pamcli.calibration.row_offsets import ENOUGH, RowOffsets, summarize_row_offsets
 from pamcli.errors import InputError
 from pamcli.imaging.preflight import (
     ENOUGH_MATCHES,

@@ -6,29 +6,15 @@ disparities survives greyscale prints and colour blindness. The far end is not b
 unknown.
 """
 
-import base64
 import math
 from functools import cache
+from importlib import resources
 
 import numpy as np
 
 from pamcli.errors import UsageError
 from pamcli.imaging.raster import check_map
 from pamcli.validation import check_arguments
-
-_TABLE = (
-    "QRFyQRJzQRR0QRV1QBd2QBh4QBl5QBp6QBx7Px18Px5+Px9/PyGAPiKBPiOCPiSDPSWEPSeFPSiHPCmIPCqJOyuKOyyLOy6MOi+NOjCO"
-    "OTGPODKQODORNzSSNzaTNjeUNTiVNTmVNDqWMzuXMjyYMT6ZMT+aMECbL0GbLkKcLUOdLESeK0afKUefKEigJ0mhJUqiJEuiIkyjIU6k"
-    "H0+kHVClG1GmGVKmF1OnFFSoEVaoDlepCVipBFmqAFqqAFuqAFypAF2oAF6oAF+nAGCnAGGmAGKmAGOmAGSlAGWlAGalAGekAGikAGmk"
-    "AGqkAGukAGyjAG2jAG6jAG+jAHCjAHGjAHKjAHOjAHWjAHajAHejAHijAHmjAHqjAHujAHyjAH2jAH6kAH+kAICkAIGkAIKkAIOkAISk"
-    "AIWkAIalAIelAIilAImlAIqlAIulAIylAI2lAI6mAI+mAJCmAJKmAJOmAJSmAJWmAJamAJenAJinAJmnAJqnAJunAJynAJ2nAJ6nAJ+n"
-    "AKCnAKGnAKKnAKOnAKSnAKWnAKanAKenAKinAKmnAKqnAKunAKynAK2nAK6nAK+mALCmALGmALKmALOmALSlALWlALalALelALikALmk"
-    "ALqkALujALyjAL2jAL6iAL+iAMChAMGhAMKgAMOgAMSfAMWfAMaeDsedGMedH8icJcmcKsmbL8qaM8uaN8yZO8yZP82YQ86XRs6XSs+W"
-    "TdCWUNCVU9GUVtKUWdKTXNOTX9SSYtSRZdWRZ9aQataQbdePcNeOctiOddmNeNmNetqMfdqMf9uLgtyKhNyKh92Jid2JjN6Ijt6Ikd+H"
-    "k9+HluCGmOCGmuGFneGFn+KEouOEpOODpuSDqeSCq+SCreWBsOWBsuaBtOaAt+eAueeAu+h/veh/wOl/wul+xOp+xup+yep9y+t9zet9"
-    "z+x90ux91O191u182O182u583e583+984e984+985fB85/B86vF87PF87vF88PJ98vJ99PJ99vN9+PN9+vN+/PR+"
-)
-"""256 times red, green and blue, from far to near."""
 
 
 @check_arguments
@@ -53,4 +39,5 @@ def colorize(disparity: np.ndarray, low: float, high: float, *, grey: bool = Fal
 @cache
 def get_color_table() -> np.ndarray:
     """Return the colours from far to near, (256, 3) uint8 RGB, in perceptually equal steps."""
-    return np.frombuffer(base64.b64decode(_TABLE), np.uint8).reshape(256, 3)
+    text = resources.files("pamcli.imaging").joinpath("colormap.txt").read_text("utf-8")  # hexadecimal
+    return np.frombuffer(bytes.fromhex(text), np.uint8).reshape(256, 3)

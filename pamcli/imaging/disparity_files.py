@@ -234,43 +234,41 @@ def _read_pfm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
         raise InputError(f"{name} is not a grey PFM: expected Pf WIDTH HEIGHT SCALE, got {start!r}")
     width, height = int(found[1]), int(found[2])
     raster.check_size(width, height, name, max_pixels)
-    stream.seek(found.end())
-    data = stream.read()
     # A single white-space character ends the header; with CR LF line ends, there are two.
-    data = data[2:] if data[:2] == b"\r\n" and len(data) == 4 * width * height + 2 else data[1:]
-    _check_data(len(data), 4 * width * height, name)
-    return np.frombuffer(data, "<f4" if scale < 0 else ">f4").reshape(height, width)[::-1]
+    has_two = header[found.end() :].startswith(b"\r\n")
+    has_two = has_two and stream.seek(0, io.SEEK_END) == found.end() + 2 + 4 * width * height
+    stream.seek(found.end() + 1 + has_two)
+    values = _read_array(stream, np.dtype("<f4" if scale < 0 else ">f4"), width * height, name)
+    return values.reshape(height, width)[::-1]
 
 
-def _check_data(length: int, expected: int, name: str) -> None:
-    if length != expected:
-        found = f"found {length}" if length < expected else "found more"
+def _read_array(stream: BinaryIO, dtype: np.dtype[Any], count: int, name: str) -> np.ndarray:
+    """Read the rest of a file, which must hold this number of values."""
+    expected = count * dtype.itemsize
+    data = stream.read(expected + 1)
+    if len(data) != expected:
+        found = f"found {len(data)}" if len(data) < expected else "found more"
         raise InputError(f"{name} is damaged: the header states {expected} bytes of data, {found}")
+    return np.frombuffer(data, dtype)
 
 
 def _read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
     samples = raster.read_png(stream, name, max_pixels)[0]
     if samples.dtype == np.uint16 and samples.shape[2] == 3 and samples[..., 2].max() == 1:
-        return _convert_flow(samples, name)
+        known = samples[..., 2] == 1  # a flow map of KITTI
+        across, down = (samples[..., :2].astype(np.float32) - 32768).transpose(2, 0, 1) / 64
+        if np.quantile(np.abs(down[known]), 0.9) > _MOST_VERTICAL_FLOW:
+            raise InputError(f"{name} is optical flow with vertical motion, so it is not a disparity map")
+        return np.where(known, -across, np.float32(np.nan))
     if samples.shape[2] != 1:
         reason = f"{name} has {samples.shape[2]} channels, but a disparity map has one"
         raise InputError(reason, "pass the disparity map itself, not its colour map")
     return samples[..., 0]
 
 
-def _convert_flow(samples: np.ndarray, name: str) -> np.ndarray:
-    """Return the disparity map (px, NaN = unknown) of a flow map of KITTI: third channel 1 if known."""
-    known = samples[..., 2] == 1
-    across, down = (samples[..., :2].astype(np.float32) - 32768).transpose(2, 0, 1) / 64
-    if np.quantile(np.abs(down[known]), 0.9) > _MOST_VERTICAL_FLOW:
-        raise InputError(f"{name} is optical flow with vertical motion, so it is not a disparity map")
-    return np.where(known, -across, np.float32(np.nan))
-
-
 def _read_pgm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
     # Image libraries would stretch the levels of a PGM whose largest one is below 255.
-    header = stream.read(4096)
-    if (found := _PGM_HEADER.match(header)) is None:
+    if (found := _PGM_HEADER.match(stream.read(4096))) is None:
         raise InputError(f"{name} must be a PGM: P5 WIDTH HEIGHT LARGEST")
     width, height, largest = (int(each) for each in found.groups()[1:])
     raster.check_size(width, height, name, max_pixels)
@@ -278,12 +276,10 @@ def _read_pgm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
     dtype = np.dtype(">u2" if largest > 255 else "u1")
     if found[1] == b"2":
         with raster.report_damage(name):
-            levels = np.array(stream.read(LARGEST_TEXT).split(), np.uint16)
-            return levels.reshape(height, width).astype(dtype.newbyteorder("="))
-    expected = width * height * dtype.itemsize
-    data = stream.read(expected + 1)
-    _check_data(len(data), expected, name)
-    return np.frombuffer(data, dtype).reshape(height, width).astype(dtype.newbyteorder("="))
+            levels = np.array(stream.read(LARGEST_TEXT).split(), np.uint16).reshape(height, width)
+    else:
+        levels = _read_array(stream, dtype, width * height, name).reshape(height, width)
+    return levels.astype(dtype.newbyteorder("="))
 
 
 def _read_npz(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
@@ -353,10 +349,8 @@ def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
     if len(sides) != 2:
         raise InputError(f"{name} has shape {shape}, but a disparity map has shape (H, W)")
     raster.check_size(sides[1], sides[0], name, max_pixels)
-    expected = sides[0] * sides[1] * dtype.itemsize
-    data = stream.read(expected + 1)
-    _check_data(len(data), expected, name)
-    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran_order else "C").reshape(sides)
+    values = _read_array(stream, dtype, sides[0] * sides[1], name)
+    return values.reshape(shape, order="F" if fortran_order else "C").reshape(sides)
 
 
 _READERS = {

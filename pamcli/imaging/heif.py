@@ -54,7 +54,16 @@ def read_spatial(
             raise InputError(f"{name} is damaged: a view is missing")
         left, right = (_decode(file[index], name, max_pixels) for index in known[0]["images"])
     one, two = (cameras.get(item, {}) for item in groups[0])
-    return left, right, _calibration(one, two, left[0].shape[1::-1])
+    stated, size = dict[str, Any](), left[0].shape[1::-1]
+    if all({"cmin", "cmex", "size"} <= each.keys() and each["size"] == size for each in (one, two)):
+        (focal, x, y), (_, other, _) = one["cmin"], two["cmin"]
+        baseline = math.dist(one["cmex"], two["cmex"])
+        if focal > 0 and baseline > 0:
+            stated = {"focal_length": focal * size[0], "baseline": baseline, "size": size}
+            # Whole numbers are the corners of pixels in the file, and their centres in a `Calibration`.
+            stated["principal"] = x * size[0] - 0.5, y * size[1] - 0.5
+            stated["offset"] = (other - x) * size[0]
+    return left, right, stated
 
 
 def _decode(image: Any, name: str, max_pixels: int | None) -> Decoded:
@@ -65,20 +74,6 @@ def _decode(image: Any, name: str, max_pixels: int | None) -> Decoded:
     stated = {"icc_profile": image.info.get("icc_profile"), "exif": image.info.get("exif") or b""}
     # libheif has turned the image already, whatever its EXIF block says.
     return np.ascontiguousarray(samples), {**stated, "orientation": 1}
-
-
-def _calibration(left: dict[str, Any], right: dict[str, Any], size: tuple[int, int]) -> dict[str, Any]:
-    """Return the calibration that `cmin` and `cmex` of both cameras describe; empty if incomplete."""
-    if not all({"cmin", "cmex", "size"} <= each.keys() and each["size"] == size for each in (left, right)):
-        return {}
-    (focal, x, y), (_, other, _) = left["cmin"], right["cmin"]
-    baseline = math.dist(left["cmex"], right["cmex"])
-    if not (focal > 0 and baseline > 0):
-        return {}
-    # Whole numbers are the corners of pixels in the file, and their centres in a `Calibration`.
-    principal = (x * size[0] - 0.5, y * size[1] - 0.5)
-    stated = {"focal_length": focal * size[0], "baseline": baseline, "offset": (other - x) * size[0]}
-    return {**stated, "principal": principal, "size": size}
 
 
 def _boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -121,12 +116,11 @@ def _read_camera_property(kind: bytes, content: bytes) -> dict[str, Any]:
     if kind == b"ispe":
         return {"size": tuple(np.frombuffer(numbers, ">u4", 2).tolist())}
     if kind == b"cmin":
-        values = np.frombuffer(numbers, ">i4", 3) / (1 << (flags >> 8 & 0x1F))
-        return {"cmin": tuple(values.tolist())}
+        return {"cmin": (np.frombuffer(numbers, ">i4", 3) / (1 << (flags >> 8 & 0x1F))).tolist()}
     if kind == b"cmex":
         given = [bool(flags & 1 << bit) for bit in range(3)]
         lengths = iter((np.frombuffer(numbers, ">i4", sum(given)) / 1e6).tolist())
-        return {"cmex": tuple(next(lengths) if each else 0.0 for each in given)}
+        return {"cmex": [next(lengths) if each else 0.0 for each in given]}
     return {}
 
 

@@ -85,18 +85,18 @@ def match_keypoints(
     to = np.array(cv2.KeyPoint.convert(two), np.float64).reshape(-1, 2)
     pairs: list[tuple[int, int]] = []
     if len(at) and len(to):
-        near = None
+        near = back = None
         if reach is not None:
             near = (np.abs(at[:, None] - to) <= reach).all(axis=2).view(np.uint8)
-        matcher, back = cv2.BFMatcher(), {}
-        for (match,) in filter(
-            None, matcher.knnMatch(there, here, 1, None if near is None else near.T.copy())
-        ):
-            back[match.queryIdx] = match.trainIdx
+            back = near.T.copy()
+        matcher = cv2.BFMatcher()
+        nearest = {
+            each[0].queryIdx: each[0].trainIdx for each in matcher.knnMatch(there, here, 1, back) if each
+        }
         for found in matcher.knnMatch(here, there, 2, near):
             if len(found) == 2 and found[0].distance < ratio * found[1].distance:
                 best = found[0].queryIdx, found[0].trainIdx
-                if back.get(best[1]) == best[0]:
+                if nearest.get(best[1]) == best[0]:
                     pairs.append(best)
     i, j = np.array(pairs, np.intp).reshape(-1, 2).T
     return at[i], to[j]

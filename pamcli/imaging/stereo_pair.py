@@ -5,23 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from pamcli.errors import InputError
 from pamcli.files.safe_reading import open_source
 from pamcli.files.suffixes import MPO_SUFFIX, PackedLayout, Packing
+from pamcli.imaging import images
 from pamcli.imaging.camera_faults import detect_camera_fault
 from pamcli.imaging.heif import read_spatial
-from pamcli.imaging.images import (
-    RgbImage,
-    decode_image,
-    make_upright,
-    read_image,
-    read_stated_layout,
-    split_mpo,
-)
+from pamcli.imaging.images import RgbImage, decode_image, make_upright, read_image
 from pamcli.imaging.resize import imresize_to
 from pamcli.imaging.vr180 import FIELD_OF_VIEW, FULL_SPHERE, HALF_SPHERE, find_right_view, make_rectilinear
 
@@ -124,14 +118,22 @@ def read_packed_pair(
     or PNS that states none is cross-eyed by convention.
     """
     with open_source(source, name) as stream:
-        pair = _read_two_images(stream, name, max_pixels)
+        spatial = read_spatial(stream, name, max_pixels)
+        half_sphere = None if spatial else find_right_view(stream, name)
         states_two = layout == "auto" or Path(name).suffix.lower() == MPO_SUFFIX
-        views = [] if pair else split_mpo(stream, name, expect_pair=states_two)
-        if (pair and layout != "auto") or (views and layout not in ("auto", "lr", "rl")):
+        is_pair = spatial or half_sphere
+        views = [] if is_pair else images.split_mpo(stream, name, expect_pair=states_two)
+        if (is_pair and layout != "auto") or (views and layout not in ("auto", "lr", "rl")):
             reason = f"{name} stores the views as two images, not packed as {layout}"
             raise InputError(reason, f"omit `packed` {layout}")
-        if pair:
-            return pair
+        if spatial:
+            *decoded, stated = spatial
+            left, right = (make_upright(samples, **metadata) for samples, metadata in decoded)
+            return StereoPair(left, right, name, stated=stated)
+        if half_sphere:
+            left = decode_image(stream, name, max_pixels)
+            right = read_image(half_sphere[0], max_pixels=max_pixels, name=name)
+            return StereoPair(left, right, name, span=half_sphere[1])
         if views:
             left, right = (
                 decode_image(io.BytesIO(view), f"{name}, image {number}", max_pixels)
@@ -139,23 +141,9 @@ def read_packed_pair(
             )
             return StereoPair(*((right, left) if layout == "rl" else (left, right)), name)
         if layout == "auto":
-            layout = read_stated_layout(stream, name)
+            layout = images.read_stated_layout(stream, name)
         image = decode_image(stream, name, max_pixels)
     return split_packed(image, layout, name)
-
-
-def _read_two_images(stream: BinaryIO, name: str, max_pixels: int | None) -> StereoPair | None:
-    """Read a spatial photo or a VR180 photo; None for other files, with the stream at its start."""
-    spatial = read_spatial(stream, name, max_pixels)
-    if spatial is not None:
-        *decoded, stated = spatial
-        left, right = (make_upright(samples, **metadata) for samples, metadata in decoded)
-        return StereoPair(left, right, name, stated=stated)
-    found = find_right_view(stream, name)
-    if found is None:
-        return None
-    views = decode_image(stream, name, max_pixels), read_image(found[0], max_pixels=max_pixels, name=name)
-    return StereoPair(*views, name, span=found[1])
 
 
 def split_packed(image: RgbImage, layout: PackedLayout, name: str) -> StereoPair:

@@ -48,8 +48,10 @@ def find_offset(left: Video, right: Video, step: float, *, start: int = 0) -> Vi
     offsets = np.arange(-reach, reach + 1)
     found = np.array([_correlate(one, two, int(offset)) for offset in offsets])
     best = int(found.argmax())
-    others = found[np.abs(offsets - offsets[best]) > _count_neighbours(found, best)]
-    next_best = float(others.max()) if len(others) else -1.0
+    apart = np.abs(offsets - offsets[best])
+    # Neighbours agree as well, as far as the motion is slow.
+    drops = (n for n in range(2, len(found)) if found[apart == n].max(initial=-1) < found[best] - DISTINCT)
+    next_best = float(found[apart > next(drops, len(found))].max(initial=-1))
     if found[best] < ALIKE or found[best] - next_best < DISTINCT:
         values = f"{found[best]:.2f} at {offsets[best]} frames, {next_best:.2f} elsewhere"
         raise InputError(f"cannot measure the offset of {names}: the correlation is {values}", hint)
@@ -89,14 +91,3 @@ def _correlate(left: NDArray[np.float64], right: NDArray[np.float64], offset: in
     one, two = (each[both] - each[both].mean(axis=0) for each in (one, two))
     size = float(np.sqrt((one**2).sum() * (two**2).sum()))
     return float((one * two).sum()) / size if size > 0 else -1.0
-
-
-def _count_neighbours(correlations: NDArray[np.float64], best: int) -> int:
-    """Return the number of neighbours of the best offset that agree as well, as slow motion does."""
-    for reach in range(2, len(correlations)):
-        beside = [
-            correlations[place] for place in (best - reach, best + reach) if 0 <= place < len(correlations)
-        ]
-        if max(beside, default=-1) < correlations[best] - DISTINCT:
-            return reach
-    return len(correlations)

@@ -35,10 +35,8 @@ def find_right_view(stream: BinaryIO, name: str) -> tuple[bytes, tuple[float, ..
         text = b"".join(data[len(_XMP) :] for data in segments if data.startswith(_XMP))
         # Behind the name: 32 bytes that identify the whole text, its length, and the offset of this part.
         start = len(_EXTENSION) + 36
-        parts = {
-            int.from_bytes(data[start : start + 4]): data for data in segments if data.startswith(_EXTENSION)
-        }
-        text += b"".join(parts[at][start + 4 :] for at in sorted(parts))
+        parts = [data[start:] for data in segments if data.startswith(_EXTENSION)]
+        text += b"".join(dict(sorted((part[:4], part[4:]) for part in parts)).values())
         if b"GImage:" not in text:
             return None
         found = re.search(rb'GImage:Data(?:\s*=\s*["\']|>)([^"\'<]*)', text)

@@ -9,7 +9,6 @@ from pathlib import Path
 import calibration_files as files
 import cv2
 import numpy as np
-import program_files as programs
 import pytest
 
 from pamcli.batch.depth import depth_files
@@ -176,18 +175,17 @@ OAK_TURN = cv2.Rodrigues(np.array([0.1, 0.2, 0.3]))[0]
 
 
 @pytest.mark.parametrize(
-    ("text", "pair", "size", "move"),
+    ("name", "pair", "size", "move"),
     [
-        (programs.oak(), (1, 0), (640, 480), OAK_TURN @ files.T + (0.04, 0, 0)),
-        (programs.listing(), (0, 2), (1280, 720), -files.R.T @ (9, 9, 9)),
-        (files.KITTI_ODOMETRY, (2, 0), None, (-0.05994, 0.00113, -0.00378)),
+        ("oak.json", (1, 0), (640, 480), OAK_TURN @ files.T + (0.04, 0, 0)),
+        ("realsense_listing.txt", (0, 2), (1280, 720), -files.R.T @ (9, 9, 9)),
+        ("kitti_odometry.txt", (2, 0), None, (-0.05994, 0.00113, -0.00378)),
     ],
-    ids=["oak", "listing", "kitti"],
 )
 def test_files_that_have_a_third_camera(
-    text: str, pair: tuple[int, int], size: tuple[int, int] | None, move: np.ndarray, here: Path
+    name: str, pair: tuple[int, int], size: tuple[int, int] | None, move: np.ndarray, here: Path
 ) -> None:
-    Path("rig.txt").write_text(text)
+    Path("rig.txt").write_text(files.example(name))
     (found,) = describe_other_camera("rig.txt", cameras=pair, metres=1.0)
     assert found.size == size
     np.testing.assert_allclose(found.transform[:3, 3], move, atol=5e-5)

@@ -14,8 +14,8 @@ from simulated_rigs import make_rig
 from pamcli.calibration.description import StoredCalibration
 from pamcli.calibration.examination import KnownLength, examine
 from pamcli.calibration.geometry import Calibration
+from pamcli.calibration.measurements import summarize_row_offsets
 from pamcli.calibration.rig import Rig
-from pamcli.calibration.row_offsets import summarize_row_offsets
 from pamcli.imaging.matching import Matches
 from pamcli.imaging.preflight import Finding
 

@@ -11,10 +11,8 @@ from pathlib import Path
 import calibration_files as files
 import cv2
 import numpy as np
-import program_files as programs
 import pytest
-from calibration_files import check_rectified, check_rig
-from mat_writer import mat
+from calibration_files import check_rectified, check_rig, example, examples
 
 from pamcli.calibration.camera import Camera
 from pamcli.calibration.description import StoredCalibration
@@ -25,83 +23,78 @@ from pamcli.errors import InputError, PamError
 
 Read = Callable[..., StoredCalibration]
 
-OPENCV_ARRAYS = {"mtxL": files.K1, "distL": files.D1, "mtxR": files.K2, "distR": files.D2}
-POSE = {"R": files.R, "T": files.T.reshape(3, 1)}
-COLMAP = programs.colmap_cameras("FULL_OPENCV"), programs.colmap_rigs()
-EXACT: dict[str, tuple[str, tuple[str | bytes, ...]]] = {
-    "opencv's yaml": ("OpenCV", (files.OPENCV_4,)),
-    "opencv's xml": ("OpenCV", (files.OPENCV_XML,)),
-    "opencv's json": ("OpenCV", (files.OPENCV_JSON,)),
-    "opencv's two files": ("OpenCV", (files.INTRINSICS, files.EXTRINSICS)),
-    "colmap's images": ("COLMAP", (programs.colmap_cameras("FULL_OPENCV"), programs.colmap_images())),
-    "opencv's cameras apart": ("YAML", (*programs.APART, files.opencv(R=files.R, T=files.T))),
-    "opencv's cameras with their poses": ("JSON", programs.posed_cameras()),
-    "npz": ("OpenCV", (programs.npz(**OPENCV_ARRAYS, **POSE, imageSize=np.array(files.SIZE)),)),
-    "npz and its pose": ("OpenCV", (programs.npz(**OPENCV_ARRAYS), programs.npz(**POSE))),
-    "a .dat set": (".dat set", programs.dat("k0", "k1", "p0", "p1")),
-    "a .dat set with one pose": (".dat set", programs.dat("k0", "k1", "p1")),
-    "ros": ("ROS camera_info", (files.ROS_LEFT, files.ROS_RIGHT)),
-    "ros topics": ("ROS camera_info", programs.topics(False)),
-    "ros 2 topics": ("ROS camera_info", programs.topics(True)),
-    "ros topics in one file": ("ROS camera_info", ("".join(programs.topics(False)),)),
-    "ost.txt": ("ROS ost", (programs.ost("left", "right"),)),
-    "two ost.ini": ("ROS ost", (programs.ost("left"), programs.ost("right"))),
-    "kalibr": ("Kalibr, OpenVINS", (files.kalibr(),)),
-    "kalibr with an inertial sensor": ("Kalibr, OpenVINS", (programs.chain("T_cam_imu"),)),
-    "openvins": ("Kalibr, OpenVINS", (programs.chain(),)),
-    "euroc": ("EuRoC", (programs.euroc(True), programs.euroc(False))),
-    "orb-slam2": ("ORB-SLAM", (programs.orb_slam2(),)),
-    "orb-slam3": ("ORB-SLAM", (programs.orb_slam3(),)),
-    "stella_vslam": ("stella_vslam", (programs.STELLA_RECTIFIER,)),
-    "mrcal": ("mrcal", (programs.mrcal(True), programs.mrcal(False))),
-    "colmap": ("COLMAP", COLMAP),
-    "colmap, rigs first": ("COLMAP", COLMAP[::-1]),
-    "colmap's config": ("COLMAP", (programs.colmap_rig_config(True),)),
-    "kitti raw": ("KITTI", (files.kitti_raw(),)),
-    "zed x one": ("ZED", (programs.zed(True),)),
-    "realsense's library": ("RealSense", (programs.realsense_library(),)),
-    "rs-enumerate-devices": ("RealSense", (programs.listing(),)),
-    "oak": ("OAK (DepthAI)", (programs.oak(),)),
-    "matlab's struct": ("MATLAB", (mat({"rig": programs.stereo_parameters()}),)),
-    "of R2022b": ("MATLAB", (mat({"s": programs.stereo_parameters(modern=True)}, order=">"),)),
-    "fields as variables": ("MATLAB", (mat(programs.stereo_parameters(), compressed=False),)),
-    "matlab's json": ("MATLAB", (programs.stereo_parameters_json(),)),
-    "matlab's parameters in three files": ("MATLAB", programs.matlab_parts()),
-    "calibration toolbox": ("MATLAB Calibration Toolbox", (mat(programs.TOOLBOX),)),
+EXACT = {  # format and files of the rig
+    "opencv's yaml": ("OpenCV", "opencv.yaml"),
+    "opencv's xml": ("OpenCV", "opencv.xml"),
+    "opencv's json": ("OpenCV", "opencv.json"),
+    "opencv's two files": ("OpenCV", "intrinsics.yaml extrinsics.yaml"),
+    "opencv's cameras apart": ("YAML", "opencv_left.yaml opencv_right.yaml pose.yaml"),
+    "opencv's cameras with their poses": ("JSON", "posed_left.json posed_right.json"),
+    "npz": ("OpenCV", "rig.npz"),
+    "npz and its pose": ("OpenCV", "cameras.npz pose.npz"),
+    "a .dat set": (".dat set", "intrinsics0.dat intrinsics1.dat rot_trans0.dat rot_trans1.dat"),
+    "a .dat set with one pose": (".dat set", "intrinsics0.dat intrinsics1.dat rot_trans1.dat"),
+    "ros": ("ROS camera_info", "ros_left.yaml ros_right.yaml"),
+    "ros topics": ("ROS camera_info", "topic_left.yaml topic_right.yaml"),
+    "ros 2 topics": ("ROS camera_info", "topic2_left.yaml topic2_right.yaml"),
+    "ost.txt": ("ROS ost", "ost.txt"),
+    "two ost.ini": ("ROS ost", "ost_left.ini ost_right.ini"),
+    "kalibr": ("Kalibr, OpenVINS", "kalibr.yaml"),
+    "kalibr with an inertial sensor": ("Kalibr, OpenVINS", "kalibr_imu.yaml"),
+    "openvins": ("Kalibr, OpenVINS", "openvins.yaml"),
+    "euroc": ("EuRoC", "euroc_left.yaml euroc_right.yaml"),
+    "orb-slam2": ("ORB-SLAM", "orb_slam2.yaml"),
+    "orb-slam3": ("ORB-SLAM", "orb_slam3.yaml"),
+    "stella_vslam": ("stella_vslam", "stella_rectifier.yaml"),
+    "mrcal": ("mrcal", "left.cameramodel right.cameramodel"),
+    "colmap": ("COLMAP", "colmap_cameras.txt colmap_rigs.txt"),
+    "colmap, rigs first": ("COLMAP", "colmap_rigs.txt colmap_cameras.txt"),
+    "colmap's images": ("COLMAP", "colmap_cameras.txt colmap_images.txt"),
+    "colmap's config": ("COLMAP", "colmap_rig_config.json"),
+    "kitti raw": ("KITTI", "kitti_raw.txt"),
+    "realsense's library": ("RealSense", "realsense_library.json"),
+    "rs-enumerate-devices": ("RealSense", "realsense_listing.txt"),
+    "oak": ("OAK (DepthAI)", "oak.json"),
+    "matlab's struct": ("MATLAB", "matlab.mat"),
+    "of R2022b": ("MATLAB", "matlab_r2022b.mat"),
+    "fields as variables": ("MATLAB", "matlab_fields.mat"),
+    "matlab's json": ("MATLAB", "matlab.json"),
+    "matlab's parameters in three files": ("MATLAB", "matlab_left.json matlab_right.json matlab_pose.json"),
+    "calibration toolbox": ("MATLAB Calibration Toolbox", "toolbox.mat"),
 }
 WITHOUT_SIZE = {"colmap's config", "npz and its pose", "opencv's two files", "a .dat set"}
 WITHOUT_SIZE |= {"a .dat set with one pose"}
-STATED_FISHEYE = {**files.RIG, "D1": files.FISHEYE1, "D2": files.FISHEYE2, "fisheye": 1}
-FISHEYE_NAMES = {"D_LEFT_FE": files.FISHEYE1, "D_RIGHT_FE": files.FISHEYE2, "Size": files.SIZE}
-FISHEYES: dict[str, tuple[str, ...]] = {
-    "kalibr": (files.kalibr("equidistant"),),
-    "opencv that states it": (files.opencv(**STATED_FISHEYE, image_width=640, image_height=480),),
-    "opencv by its names": (
-        files.opencv(K_LEFT=files.K1, K_RIGHT=files.K2, R=files.R, T=files.T, **FISHEYE_NAMES),
-    ),
-    "vins-fusion": programs.vins(fisheye=True),
-    "basalt": (programs.basalt(),),
-    "openvins": (programs.chain(fisheye=True),),
-    "orb-slam3": (programs.orb_slam3(fisheye=True),),
-    "orb-slam3 before 1.0": (programs.orb_slam3(fisheye=True, old=True),),
+FISHEYES = {
+    "kalibr": "kalibr_fisheye.yaml",
+    "opencv that states it": "opencv_fisheye.yaml",
+    "opencv by its names": "opencv_fe.yaml",
+    "vins-fusion": "vins.yaml vins_fisheye_left.yaml vins_fisheye_right.yaml",
+    "basalt": "basalt.json",
+    "openvins": "openvins_fisheye.yaml",
+    "orb-slam3": "orb_slam3_fisheye.yaml",
+    "orb-slam3 before 1.0": "orb_slam3_before_1_0.yaml",
 }
 RECTIFIED = {
-    "stella_vslam": (programs.STELLA, files.SIZE),
-    "Cityscapes": (programs.CITYSCAPES, None),
-    "KITTI": (programs.TWO_LINES, None),
-    "cvkit": (programs.CVKIT, files.SIZE),
-    "K.txt": (programs.K_TXT, None),
-    "JSON": (programs.FOCAL_AND_BASELINE, files.SIZE),
-    "OpenCV": (files.OPENCV_Q, None),
+    "stella_vslam": ("stella.yaml", files.SIZE),
+    "Cityscapes": ("cityscapes.json", None),
+    "KITTI": ("kitti_two_lines.txt", None),
+    "cvkit": ("cvkit.txt", files.SIZE),
+    "K.txt": ("K.txt", None),
+    "JSON": ("focal_and_baseline.json", files.SIZE),
+    "OpenCV": ("opencv_q.yaml", None),
 }
 ALL = {name: contents for name, (_, contents) in EXACT.items()} | FISHEYES
-ALL |= {kind: (text,) for kind, (text, _) in RECTIFIED.items()}
-ALL |= {"odometry": (files.KITTI_ODOMETRY,), "middlebury": (files.MIDDLEBURY,)}
+ALL |= {kind: name for kind, (name, _) in RECTIFIED.items()}
+ALL |= {"odometry": "kitti_odometry.txt", "middlebury": "middlebury.txt", "zed x one": "zed_x_one.conf"}
+DRIVING_STEREO = example("kitti_raw.txt")
+for number, other in {"00": 101, "01": 103, "03": 105}.items():
+    DRIVING_STEREO = DRIVING_STEREO.replace(f"_{number}:", f"_{other}:")
 
 
-@pytest.mark.parametrize("name", [name for name in EXACT if name != "zed x one"])  # it has another size
+@pytest.mark.parametrize("name", EXACT)
 def test_a_rig_as_its_program_writes_it(name: str, read: Read) -> None:
-    kind, contents = EXACT[name]
+    kind, names = EXACT[name]
+    contents = examples(names)
     stored = read(*contents)
     assert stored.kind == kind
     check_rig(stored, known_size=name not in WITHOUT_SIZE)
@@ -113,19 +106,19 @@ def test_a_right_camera_that_comes_first_is_swapped(read: Read) -> None:
     rotation, there = files.R.T, -files.R.T @ files.T
     given = {"K1": files.K2, "D1": files.D2, "K2": files.K1, "D2": files.D1, "R": rotation, "T": there}
     with pytest.raises(InputError, match="swap the cameras"):
-        read(programs.npz(**given))
-    check_rig(read(programs.npz(**given), cameras=(1, 0)), known_size=False)
+        read(files.opencv(**given))
+    check_rig(read(files.opencv(**given), cameras=(1, 0)), known_size=False)
 
 
 @pytest.mark.parametrize("name", FISHEYES)
 def test_a_fisheye_rig(name: str, read: Read) -> None:
-    check_rig(read(*FISHEYES[name]), fisheye=True)
+    check_rig(read(*examples(FISHEYES[name])), fisheye=True)
 
 
 @pytest.mark.parametrize("kind", RECTIFIED)
 def test_rectified_images_as_their_program_writes_them(kind: str, read: Read) -> None:
-    text, size = RECTIFIED[kind]
-    stored = read(text)
+    name, size = RECTIFIED[kind]
+    stored = read(example(name))
     assert (stored.kind, stored.rig, stored.unit_note is None) == (kind, None, kind != "OpenCV")
     check_rectified(stored.rectified, size)
 
@@ -145,7 +138,7 @@ def test_rectified_images_as_their_program_writes_them(kind: str, read: Read) ->
 def test_names_that_arrays_go_by(names: str, read: Read) -> None:
     values = (files.K1, files.D1[None], files.K2, files.D2[:, None])
     arrays = dict(zip(names.split(), values, strict=True))
-    check_rig(read(programs.npz(**arrays, rot=files.R, trans=files.T)), known_size=False)
+    check_rig(read(files.opencv(**arrays, rot=files.R, trans=files.T)), known_size=False)
 
 
 @pytest.mark.parametrize(
@@ -160,11 +153,15 @@ def test_length_units_and_rotations_as_a_vector(unit: str | None, factor: int, r
     assert (stored.rectified, stored.unit_note) == (None, None if unit else note)
 
 
+def test_topics_may_be_in_one_file(read: Read) -> None:
+    check_rig(read(example("topic_left.yaml") + example("topic_right.yaml")))
+
+
 def test_drivingstereo_numbers_its_cameras_from_101(read: Read) -> None:
-    stored = read(programs.DRIVING_STEREO, cameras=(101, 103))
+    stored = read(DRIVING_STEREO, cameras=(101, 103))
     assert stored.rig.baseline == pytest.approx(2 * files.BASELINE)
-    check_rig(read(programs.DRIVING_STEREO, cameras=(101, 105)))
-    lines = programs.DRIVING_STEREO.splitlines(True)
+    check_rig(read(DRIVING_STEREO, cameras=(101, 105)))
+    lines = DRIVING_STEREO.splitlines(True)
     part = "".join(line for line in lines if not line.startswith("K_103"))
     assert read(part, cameras=(101, 103)).rig is None
     skewed = read(
@@ -176,11 +173,14 @@ def test_drivingstereo_numbers_its_cameras_from_101(read: Read) -> None:
 
 
 def test_kitti_raw_and_odometry(read: Read) -> None:
-    assert read(files.kitti_raw()).notes == ["cameras 2 and 3, in colour, are used"]
-    wide = read(files.kitti_raw(), cameras=(0, 1))
+    assert read(example("kitti_raw.txt")).notes == ["cameras 2 and 3, in colour, are used"]
+    wide = read(example("kitti_raw.txt"), cameras=(0, 1))
     assert wide.rig.baseline == wide.rectified.baseline == pytest.approx(2 * files.BASELINE)
     assert wide.notes == []
-    stored, grey = read(files.KITTI_ODOMETRY), read(files.KITTI_ODOMETRY, cameras=(0, 1)).rectified
+    stored, grey = (
+        read(example("kitti_odometry.txt")),
+        read(example("kitti_odometry.txt"), cameras=(0, 1)).rectified,
+    )
     assert stored.rig is None
     assert stored.rectified.baseline == pytest.approx(0.532331, abs=1e-6)
     assert grey.baseline == pytest.approx(0.537166, abs=1e-6)
@@ -189,7 +189,7 @@ def test_kitti_raw_and_odometry(read: Read) -> None:
 
 def test_rectified_images_of_kitti_are_known_by_their_size(read: Read) -> None:
     """Its calib_cam_to_cam.txt describes the cameras, its images are those of its rectification."""
-    text = files.kitti_raw().replace("S_rect_02: 6.400000e+02 4.800000e+02", "S_rect_02: 620 187")
+    text = example("kitti_raw.txt").replace("S_rect_02: 6.400000e+02 4.800000e+02", "S_rect_02: 620 187")
     rig = read(text).rig
     for size in ((620, 187), (310, 94)):
         with pytest.raises(InputError, match=f"{size[0]}x{size[1]} px are rectified already.*as they"):
@@ -199,13 +199,12 @@ def test_rectified_images_of_kitti_are_known_by_their_size(read: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    "texts",
-    [(files.ROS_LEFT, files.ROS_RIGHT), (files.kitti_raw(),), (files.INTRINSICS, files.EXTRINSICS)],
-    ids=["ros", "kitti", "opencv"],
+    "names",
+    ["ros_left.yaml ros_right.yaml", "kitti_raw.txt", "intrinsics.yaml extrinsics.yaml"],
 )
-def test_files_that_state_a_rectification(texts: tuple[str, ...], read: Read) -> None:
-    stored = read(*texts)
-    check_rectified(stored.rectified, None if files.INTRINSICS in texts else files.SIZE)
+def test_files_that_state_a_rectification(names: str, read: Read) -> None:
+    stored = read(*examples(names))
+    check_rectified(stored.rectified, None if "intrinsics" in names else files.SIZE)
     stated = stored.rig.stated
     np.testing.assert_allclose(stated.rotations, (files.R1, files.R2), atol=1e-9)
     np.testing.assert_allclose((stated.p1, stated.p2), (files.P1, files.P2), rtol=1e-9, atol=1e-12)
@@ -246,15 +245,18 @@ cam1: {camera_model: pinhole, intrinsics: [500, 500, 325, 240], distortion_model
     assert (higher.rig is not None, higher.rectified) == (True, None)
 
 
+MIDDLEBURY = example("middlebury.txt")
+
+
 def test_middlebury(read: Read) -> None:
-    stored = read(files.MIDDLEBURY)
+    stored = read(MIDDLEBURY)
     wanted = Calibration(3979.911, 0.193001, 124.343, (1244.772, 1019.507), (2964, 1988), ndisp=280)
     assert (stored.rectified, stored.notes) == (wanted, [])
-    oblong = read(files.MIDDLEBURY.replace("0 3979.911 1019.507", "0 3900 1019.507")).rectified
+    oblong = read(MIDDLEBURY.replace("0 3979.911 1019.507", "0 3900 1019.507")).rectified
     assert (oblong.focal_length, oblong.focal_length_y) == (3979.911, 3900)
-    (note,) = read(files.MIDDLEBURY.replace("doffs=124.343", "doffs=0")).notes
+    (note,) = read(MIDDLEBURY.replace("doffs=124.343", "doffs=0")).notes
     assert note == "doffs is 0 px and is used, but the principal points differ by 124.343 px"
-    flipped = read(files.MIDDLEBURY.replace("baseline=", "baseline=-"), cameras=(1, 0)).rectified
+    flipped = read(MIDDLEBURY.replace("baseline=", "baseline=-"), cameras=(1, 0)).rectified
     centre = (1244.772 + 124.343, 1019.507)
     assert flipped == Calibration(3979.911, 0.193001, -124.343, centre, (2964, 1988), ndisp=280)
     check_rectified(read(files.opencv(P1=files.P2, P2=files.P1), cameras=(1, 0)).rectified, size=None)
@@ -281,11 +283,15 @@ def test_large_baselines_in_json_are_millimetres(read: Read) -> None:
 
 
 def test_mrcal_keeps_megabytes_of_its_optimization(read: Read) -> None:
-    check_rig(read(*(programs.mrcal(left).replace("P)h>", "P)h>" * 400_000) for left in (True, False))))
+    check_rig(
+        read(
+            *(example(f"{side}.cameramodel").replace("P)h>", "P)h>" * 400_000) for side in ("left", "right"))
+        )
+    )
 
 
 def test_vins_fusion_names_the_files_of_its_cameras(read: Read, tmp_path: Path) -> None:
-    stored = read(*programs.vins())
+    stored = read(*examples("vins.yaml vins_left.yaml vins_right.yaml"))
     assert stored.kind == "VINS-Fusion"
     alone = read_calibration(tmp_path / "file0")  # beside the others, which it names
     for found in (stored.rig, alone.rig):
@@ -297,15 +303,15 @@ def test_vins_fusion_names_the_files_of_its_cameras(read: Read, tmp_path: Path) 
 
 
 def test_orb_slam_knows_the_rectified_images(read: Read) -> None:
-    check_rectified(read(programs.orb_slam2()).rectified)
-    text = programs.ORB_SLAM3_RECTIFIED
+    check_rectified(read(example("orb_slam2.yaml")).rectified)
+    text = example("orb_slam3_rectified.yaml")
     assert read(text).rectified == Calibration(435.2, 0.11, 0, (367.5, 252.25), (752, 480))
     other = text.replace("Camera1.", "Camera.").replace("Stereo.b: 0.11", "Camera.bf: 47.872")
     assert read(other).rectified.baseline == pytest.approx(0.11)
 
 
 def test_zed_has_a_rig_for_each_resolution(read: Read) -> None:
-    rig = read(programs.zed()).rig
+    rig = read(example("zed.conf")).rig
     assert rig.sizes == ((2208, 1242), (1920, 1080), (1280, 720))
     for size, factor, shift in (((2208, 1242), 1.5, 0), ((1920, 1080), 1, 30.5), ((1280, 720), 1, 0)):
         one = rig.for_size(*size)
@@ -318,17 +324,17 @@ def test_zed_has_a_rig_for_each_resolution(read: Read) -> None:
     with pytest.raises(InputError, match=r"cannot scale the calibration to 1104x621 px"):
         rig.for_size(1104, 621)  # they cut out unlike parts of the sensor
     assert rig.with_baseline(0.3).for_size(1280, 720).baseline == pytest.approx(0.3)
-    apart = read(*EXACT["zed x one"][1]).rig
+    apart = read(example("zed_x_one.conf")).rig
     assert (apart.size, apart.left.fisheye) == ((1920, 1200), False)
     np.testing.assert_allclose(apart.left.distortion, [*files.D1, 0, 0, 0], rtol=1e-9)
     np.testing.assert_allclose(apart.translation, files.T, atol=1e-9)
-    fisheye = read(programs.zed(True, fisheye=True)).rig.left
+    fisheye = read(example("zed_x_one_fisheye.conf")).rig.left
     assert fisheye.fisheye
     np.testing.assert_allclose(fisheye.distortion, files.D1[:4], rtol=1e-9)
 
 
 def test_realsense_viewer_has_a_calibration_for_each_resolution(read: Read) -> None:
-    stored = read(programs.REALSENSE_VIEWER)
+    stored = read(example("realsense_viewer.json"))
     found = stored.rectified
     assert stored.notes == ["this is the calibration of the infrared images, which the camera rectifies"]
     assert found.sizes == ((1920, 1080), (1280, 720))
@@ -341,12 +347,14 @@ def test_realsense_viewer_has_a_calibration_for_each_resolution(read: Read) -> N
 
 
 def test_colmap_states_no_unit(read: Read) -> None:
-    stored = read(programs.colmap_cameras("OPENCV"), programs.colmap_rig_config())
+    stored = read(*examples("colmap_cameras_opencv.txt colmap_rig_config_ids.json"))
     assert stored.unit_note == "lengths are assumed to be in metres, because COLMAP states no unit"
     np.testing.assert_allclose(stored.rig.left.matrix, files.K1, rtol=1e-9)
     np.testing.assert_allclose(stored.rig.left.distortion, files.D1[:4], rtol=1e-9)
     np.testing.assert_allclose(stored.rig.translation, files.T, atol=1e-9)
-    pinhole = read(programs.colmap_cameras("PINHOLE"), programs.colmap_rigs()).rig
+    cameras = example("colmap_cameras_opencv.txt").replace("OPENCV", "PINHOLE")
+    cameras = re.sub(r"(PINHOLE(?: \S+){6}).*", r"\1", cameras)
+    pinhole = read(cameras, example("colmap_rigs.txt")).rig
     assert pinhole.left.distortion.size == 0
 
 
@@ -363,7 +371,7 @@ def test_angles_beyond_a_fisheye_model_are_none() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_random_damages_are_explained_or_harmless(name: str, read: Read) -> None:
     draw = random.Random(name)
-    contents = [c.encode() if isinstance(c, str) else c for c in ALL[name]]
+    contents = examples(ALL[name])
     refused: list[PamError] = []
     for _ in range(30):
         data = bytearray(contents[0])

@@ -1,19 +1,27 @@
-"""Known lengths in a rectified pair: between two points, and from the camera to the ground."""
+"""Measurements on a rectified pair: row offsets, the ground, and known lengths."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from pamcli.calibration.geometry import Calibration, Floats, Pixels
 from pamcli.imaging.matching import (
+    Matches,
     choose_downscaling,
     downscale_to_uint8,
     interpolate_peak,
     match_densely,
     to_grey,
 )
+from pamcli.imaging.preflight import ENOUGH_MATCHES
+
+ENOUGH = 20  # matches that a rotation and a scale require
+FEW = 3  # a ninth of the image needs more matches to be compared with the others
+VISIBLE = 0.3  # px between two edges of the image from which a rotation or scale is reported
 
 AREA = 120_000  # px, to which images are downscaled for dense matching
 HALF = 9  # px, half a side of the patch around a point
@@ -23,6 +31,64 @@ TRIES = 400
 TOLERANCE = 0.6  # px of disparity in downscaled images between a plane and its points
 GROUND = 0.35  # smallest share of the lower half of the image that the ground fills
 UPRIGHT = 0.6  # smallest cosine between the ground's normal and the image columns
+
+
+@dataclass(frozen=True)
+class RowOffsets:
+    """Row offsets of matches between two rectified images: right y - left y, px."""
+
+    matches: Matches
+    median: float  # px, median distance
+    p90: float  # px, 90 % of the distances are smaller
+    shift: float  # px by which the right image is lower in its middle
+    angle: float  # degrees by which it is rotated clockwise
+    stretch: float  # relative vertical scale, minus 1
+    worst: tuple[str, float] | None  # ninth of the image with the largest median, and that median
+
+    @property
+    def pattern(self) -> str:
+        """Words for shift, rotation and scale, the largest first; "" if nothing stands out."""
+        parts = {}
+        if abs(self.shift) > VISIBLE / 2:
+            parts[f"{abs(self.shift):.1f} px {'lower' if self.shift > 0 else 'higher'}"] = abs(self.shift)
+        if (across := abs(math.radians(self.angle)) * float(np.ptp(self.matches.x))) > VISIBLE:
+            way = "clockwise" if self.angle > 0 else "counter-clockwise"
+            parts[f"rotated by {abs(self.angle):.2f} degrees {way}"] = across / 2
+        if (down := abs(self.stretch) * float(np.ptp(self.matches.y))) > VISIBLE:
+            word = "larger" if self.stretch > 0 else "smaller"
+            parts[f"{100 * abs(self.stretch):.2f} % {word} from top to bottom"] = down / 2
+        return ", ".join(sorted(parts, key=lambda part: -parts[part]))
+
+
+def summarize_row_offsets(matches: Matches, width: int, height: int) -> RowOffsets | None:
+    """Summarize matches between images of this size (px); return None for too few matches."""
+    if len(matches) < ENOUGH_MATCHES:
+        return None
+    x, y = matches.x - (width - 1) / 2, matches.y - (height - 1) / 2
+    terms = np.column_stack([np.ones(len(matches)), x, y])
+    if len(matches) < ENOUGH:
+        terms[:, 1:] = 0.0
+    keep = np.abs(matches.dy - np.median(matches.dy)) < max(3.0, 6 * _measure_spread(matches.dy))
+    fit = np.zeros(3)
+    for _ in range(4):  # rejects wrong matches
+        fit[:] = np.linalg.lstsq(terms[keep], matches.dy[keep], rcond=None)[0]
+        off = matches.dy - terms @ fit
+        keep = np.abs(off) < max(0.5, 3.5 * _measure_spread(off[keep]))
+    good = matches.take(keep)
+    median, p90 = np.percentile(np.abs(good.dy), (50, 90)).tolist()
+    shift, slope, stretch = fit.tolist()
+    ninths = itertools.product(("upper", "", "lower"), ("left", "", "right"))
+    places = 3 * (good.y // (height / 3)) + good.x // (width / 3)
+    parts = [
+        (" ".join(filter(None, name)) or "middle", good.dy[places == at]) for at, name in enumerate(ninths)
+    ]
+    medians = [(name, float(np.median(each))) for name, each in parts if len(each) > FEW]
+    worst = max(medians, key=lambda each: abs(each[1])) if len(medians) > 1 else None
+    return RowOffsets(good, median, p90, shift, math.degrees(math.atan(slope)), stretch, worst)
+
+
+def _measure_spread(values: Floats) -> float:
+    return 1.4826 * float(np.median(np.abs(values - np.median(values))))
 
 
 def find_ground(left: Pixels, right: Pixels, calibration: Calibration) -> tuple[float, float] | None:
@@ -89,20 +155,15 @@ def measure_length(
     point that has no match in the right image.
     """
     ends = []
-    for number, point in enumerate(points):
-        disparity = _match_point(left, right, point, calibration)
-        if disparity is None:
+    for number, (x, y) in enumerate(points):
+        if (disparity := _match_point(left, right, points[number], calibration)) is None:
             return number
-        errors = (0.0, MATCHING_ERROR, -MATCHING_ERROR)
-        ends.append([_locate(calibration, point, disparity + error) for error in errors])
+        off = disparity + calibration.offset + np.array([0, MATCHING_ERROR, -MATCHING_ERROR])
+        z = calibration.focal_length * calibration.baseline / np.maximum(off, 1e-6)
+        ends.append(np.column_stack([*calibration.locate(x, y, z), z]))
     one, two = ends
     length = math.dist(one[0], two[0])
     return length, math.hypot(math.dist(one[1], two[0]) - length, math.dist(one[0], two[1]) - length)
-
-
-def _locate(calibration: Calibration, point: Floats, disparity: float) -> Floats:
-    z = calibration.focal_length * calibration.baseline / max(disparity + calibration.offset, 1e-6)
-    return np.array([*calibration.locate(point[0], point[1], z), z])
 
 
 def _match_point(left: Pixels, right: Pixels, point: Floats, calibration: Calibration) -> float | None:
