@@ -173,6 +173,7 @@ class StoredCalibration:
     def facts(self) -> dict[str, Any]:
         """Return the values by names that end in their units."""
         facts: dict[str, Any] = {"kind": self.kind}
+        values: dict[str, Any]
         if rig := self.rig:
             facts["rig"] = values = {"size_px": rig.size}
             if rig.right_size:
