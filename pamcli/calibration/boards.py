@@ -150,13 +150,13 @@ class BoardDetector:
         across, down = grid[0, 1] - grid[0, 0], grid[1, 0] - grid[0, 0]
         if across[0] * down[1] < across[1] * down[0]:
             grid = grid[::-1]
-        if (columns + rows) % 2:
-            first, last = (
-                _measure_level(image, at[0, 0] - (at[0, 1] - at[0, 0] + at[1, 0] - at[0, 0]) / 2)
-                for at in (grid, grid[::-1, ::-1])
-            )
-            if first > last:
-                grid = grid[::-1, ::-1]
+        levels = []
+        for at in (grid, grid[::-1, ::-1]):
+            place = at[0, 0] - (at[0, 1] - at[0, 0] + at[1, 0] - at[0, 0]) / 2
+            x, y = np.clip(np.rint(place), 0, np.array(image.shape[::-1]) - 1).astype(int)
+            levels.append(float(image[max(0, y - 1) : y + 2, max(0, x - 1) : x + 2].mean()))
+        if (columns + rows) % 2 and levels[0] > levels[1]:
+            grid = grid[::-1, ::-1]
         return grid.reshape(-1, 2)
 
 
@@ -176,11 +176,16 @@ def align_corners(board: Board, left: Corners, right: Corners) -> Corners:
 
 def find_detector(board: Board, images: Sequence[Grey]) -> BoardDetector | None:
     """Return the detector that finds most corners in the first image that shows the board, or None."""
+    import cv2
+
     if board.marker is None:
         detector = BoardDetector(board)
         return detector if any(detector.detect(image) for image in images) else None
     for image in images:
-        counts = {name: _count_markers(board, name, image) for name in DICTIONARIES}
+        counts = {}
+        for name in DICTIONARIES:
+            ids = cv2.aruco.ArucoDetector(_load_dictionary(name, board)).detectMarkers(image)[1]
+            counts[name] = 0 if ids is None else np.count_nonzero(ids < board.columns * board.rows // 2)
         likely = [name for name, count in counts.items() if count >= max(4, 0.5 * max(counts.values()))]
         candidates = [BoardDetector(board, name, legacy) for name in likely for legacy in (False, True)]
         found = [(each, seen.corners) for each in candidates if (seen := each.detect(image)) is not None]
@@ -216,13 +221,6 @@ def count_inner_corners(image: Grey) -> tuple[int, int] | None:
     return (max(corners.shape[:2]), min(corners.shape[:2])) if good else None
 
 
-def _count_markers(board: Board, name: str, image: Grey) -> int:
-    import cv2
-
-    ids = cv2.aruco.ArucoDetector(_load_dictionary(name, board)).detectMarkers(image)[1]
-    return 0 if ids is None else int(np.count_nonzero(ids < board.columns * board.rows // 2))
-
-
 def _load_dictionary(name: str, board: Board) -> Any:
     """Load a dictionary of OpenCV, the smallest of its family with enough markers for the board."""
     import cv2
@@ -231,11 +229,6 @@ def _load_dictionary(name: str, board: Board) -> Any:
     size = next((size for size in DICTIONARIES[name] if size >= count), None)
     number = getattr(cv2.aruco, f"DICT_{name if size is None else f'{name[:3]}_{size}'}")
     return cv2.aruco.getPredefinedDictionary(number)
-
-
-def _measure_level(image: Grey, place: Floats) -> float:
-    x, y = np.clip(np.rint(place), 0, np.array(image.shape[::-1]) - 1).astype(int)
-    return float(image[max(0, y - 1) : y + 2, max(0, x - 1) : x + 2].mean())
 
 
 def _measure_blur(image: Grey, grid: Floats, margin: float) -> float:

@@ -98,7 +98,14 @@ def _read_region(row: Mapping[Any, Any], name: str) -> Region:
     columns = next((each.split() for each in _BOXES if {*each.split()} <= values.keys()), None)
     if columns is None:
         raise InputError(f"{name} has the columns {', '.join(values)}", HINT)
-    numbers = [_read_number(values.pop(each), f"{name}: {each}") for each in columns]
+    numbers = []
+    for each in columns:
+        value = values.pop(each)
+        with suppress(TypeError, ValueError):
+            if abs(number := float(value)) < 1e9:
+                numbers.append(number)
+                continue
+        raise InputError(f"{name}: {each} must be a number, got {str(value)[:40]!r}", HINT)
     if len(numbers) == 4 and ("2" in columns[2] or "max" in columns[2] or columns[2] == "right"):
         numbers[2:] = numbers[2] - numbers[0], numbers[3] - numbers[1]
     if min(numbers[2:], default=1) <= 0:
@@ -107,13 +114,6 @@ def _read_region(row: Mapping[Any, Any], name: str) -> Region:
         )
     images = [str(values.pop(each) or "").strip() for each in _IMAGE if each in values]
     return Region(*numbers, image=next(filter(None, images), None), labels=values)
-
-
-def _read_number(value: Any, name: str) -> float:
-    with suppress(TypeError, ValueError):
-        if abs(number := float(value)) < 1e9:
-            return number
-    raise InputError(f"{name} must be a number, got {str(value)[:40]!r}", HINT)
 
 
 def select_regions(regions: Iterable[Region], names: Iterable[str]) -> list[Region]:

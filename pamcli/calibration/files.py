@@ -150,18 +150,17 @@ def describe_other_camera(
     cameras: Numbers of the left and the other camera. metres: length of one unit if it is not stated.
     """
     with prefix_errors(", ".join(map(str, paths))):
+        found = None
         if cameras is None:
             found = read_placed(Source([(str(path), read_bytes(Path(path))) for path in paths]), metres)
-            if found is not None:
-                return _require_size([found])
-        description, interpretation = describe_calibration(*paths, cameras=cameras)
-        return _require_size(description.describe_second(interpretation.swapped, metres))
-
-
-def _require_size(cameras: list[OtherCamera]) -> list[OtherCamera]:
-    if any(each.size is None and not each.is_rectified for each in cameras):
-        raise InputError("states no image size of the other camera", "add width and height, px")
-    return cameras
+        if found is not None:
+            others = [found]
+        else:
+            description, interpretation = describe_calibration(*paths, cameras=cameras)
+            others = description.describe_second(interpretation.swapped, metres)
+        if any(each.size is None and not each.is_rectified for each in others):
+            raise InputError("states no image size of the other camera", "add width and height, px")
+        return others
 
 
 def _describe_unknown(source: Source) -> InputError:

@@ -42,8 +42,16 @@ def compare_interpretations(
     matches = match_keypoints(first, second, FEATURES, RIVAL)
     if len(matches[0]) < FEWEST_MATCHES or not description.pairs:
         return None
-    ways = _list_interpretations(description, asked)
-    found = {each: _measure_row_error(description, each, matches, left, right) for each in ways}
+    lenses = [camera for pair in description.pairs for camera in pair.cameras]
+    either = all(not lens.fisheye and lens.distortion.size in (0, 4) for lens in lenses)
+    ways: Iterable[Extrinsics] = sorted(get_args(Extrinsics), key=lambda way: way != asked.extrinsics)
+    swaps = (asked.swapped, not asked.swapped) if description.swappable else (asked.swapped,)
+    fisheyes = (asked.fisheye, not asked.fisheye) if either else (asked.fisheye,)
+    options = itertools.product(swaps, fisheyes, ways)
+    every = [replace(asked, swapped=one, fisheye=two, extrinsics=way) for one, two, way in options]
+    names = "extrinsics", "fisheye", "swapped"
+    every.sort(key=lambda each: sum(getattr(each, name) != getattr(asked, name) for name in names))
+    found = {each: _measure_row_error(description, each, matches, left, right) for each in every}
     best, error = min(found.values()), found[asked]
     if best > max(FITS[0], FITS[1] * left.shape[0]) or best > MUCH_BETTER * error:
         return Comparison(error)
@@ -59,18 +67,6 @@ def compare_interpretations(
         options.append("`cameras` 1:0" if better.swapped else "leave out `cameras`")
     text = f"rows agree to {found[better]:.2f} px{before}{meaning}"
     return Comparison(error, better, text, ", ".join(options))
-
-
-def _list_interpretations(description: CameraDescription, asked: Interpretation) -> list[Interpretation]:
-    lenses = [camera for pair in description.pairs for camera in pair.cameras]
-    either = all(not lens.fisheye and lens.distortion.size in (0, 4) for lens in lenses)
-    ways: Iterable[Extrinsics] = sorted(get_args(Extrinsics), key=lambda way: way != asked.extrinsics)
-    swaps = (asked.swapped, not asked.swapped) if description.swappable else (asked.swapped,)
-    fisheyes = (asked.fisheye, not asked.fisheye) if either else (asked.fisheye,)
-    options = itertools.product(swaps, fisheyes, ways)
-    found = [replace(asked, swapped=one, fisheye=two, extrinsics=way) for one, two, way in options]
-    names = "extrinsics", "fisheye", "swapped"
-    return sorted(found, key=lambda each: sum(getattr(each, name) != getattr(asked, name) for name in names))
 
 
 def _measure_row_error(

@@ -8,6 +8,7 @@ random bytes), and 100 bytes make it allocate 32 GB.
 import math
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,90 +39,82 @@ def read_mat(data: bytes) -> dict[str, Any]:
     order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
     if order is None:
         raise InputError("must be a .mat file of version 5", _SAVE)
+    found: dict[str, Any] = {}
+    left = LARGEST_ARRAYS
     try:
-        return _Elements(data[_HEADER:], order).read_variables()
-    except (struct.error, zlib.error, ValueError, IndexError, LookupError, MemoryError) as error:
-        raise InputError("is damaged: its variables are incomplete") from error
-
-
-class _Elements:
-    """A sequence of elements, each after its type and size."""
-
-    def __init__(self, data: bytes, order: str) -> None:
-        self.data, self.order, self.at = data, order, 0
-
-    def read_variables(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        left = LARGEST_ARRAYS
-        while self.at + 8 <= len(self.data):
-            kind, content = self.read_element()
+        for kind, content in _iterate_elements(data[_HEADER:], order):
             if kind == _COMPRESSED:
                 inflater = zlib.decompressobj()
                 content = inflater.decompress(content, max(left, 1))
                 left -= len(content)
                 if inflater.unconsumed_tail:
                     raise InputError(f"holds more than {LARGEST_ARRAYS >> 20} MB of variables")
-                kind, content = _Elements(content, self.order).read_element()
+                kind, content = next(_iterate_elements(content, order))
             if kind == _MATRIX:
-                name, value = _Elements(content, self.order).read_matrix()
+                name, value = _read_matrix(content, order)
                 found[name] = value
-        return found
+    except (struct.error, zlib.error, ValueError, LookupError, MemoryError, StopIteration) as error:
+        raise InputError("is damaged: its variables are incomplete") from error
+    return found
 
-    def read_element(self) -> tuple[int, bytes]:
-        kind, size = struct.unpack_from(f"{self.order}II", self.data, self.at)
-        start = self.at + 8
+
+def _iterate_elements(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:
+    """Yield the content of each element after its type."""
+    at = 0
+    while at + 8 <= len(data):
+        kind, size = struct.unpack_from(f"{order}II", data, at)
+        start = at + 8
         if kind >> 16:  # a small element: type and size share four bytes, the content takes the next four
-            kind, size, start = kind & 0xFFFF, kind >> 16, self.at + 4
-            self.at += 8
+            kind, size, start = kind & 0xFFFF, kind >> 16, at + 4
+            at += 8
         else:
-            self.at = start + size + (0 if kind == _COMPRESSED else -size % 8)
-        if start + size > len(self.data):
+            at = start + size + (0 if kind == _COMPRESSED else -size % 8)
+        if start + size > len(data):
             raise ValueError("ends early")
-        return kind, self.data[start : start + size]
+        yield kind, data[start : start + size]
 
-    def read_numbers(self) -> np.ndarray:
-        kind, content = self.read_element()
-        return np.frombuffer(content, np.dtype(self.order + _NUMBERS[kind]))
 
-    def read_text(self) -> str:
-        return self.read_element()[1].decode("latin-1").rstrip("\0")
+def _read_matrix(data: bytes, order: str, depth: int = 0) -> tuple[str, Any]:
+    """Return name and value of a matrix."""
+    if not data:
+        return "", np.zeros((0, 0))
+    parts = _iterate_elements(data, order)
 
-    def read_matrix(self, depth: int = 0) -> tuple[str, Any]:
-        """Return name and value of the matrix that these elements make up."""
-        if not self.data:
-            return "", np.zeros((0, 0))
-        kind = int(self.read_numbers()[0]) & 0xFF
-        if kind == _OPAQUE:
-            name, _, class_name = self.read_text(), self.read_text(), self.read_text()
-            return name, Unread(class_name)
-        shape = tuple(int(side) for side in self.read_numbers())
-        name = self.read_text()
-        if kind in (_OBJECT, _FUNCTION, _SPARSE) or depth > DEEPEST:
-            return name, Unread(self.read_text() if kind == _OBJECT else "an unsupported array")
-        count = math.prod(shape)
-        if kind == _CELL:
-            return name, self._read_inner(count, depth)
-        if kind == _STRUCT:
-            length = int(self.read_numbers()[0])
-            names = self.read_element()[1]
-            keys = [names[i : i + length].split(b"\0")[0].decode() for i in range(0, len(names), length)]
-            if not keys:
-                return name, {}
-            inner = iter(self._read_inner(count * len(keys), depth))
-            values = [{key: next(inner) for key in keys} for _ in range(count)]
-            return name, values[0] if count == 1 else values
-        if kind == _CHAR:
-            code, content = self.read_element()
-            encoding = _TEXTS.get(code, "latin-1" if code in (1, 2) else "utf-16")
-            if encoding.startswith("utf-") and code != 16:
-                encoding += "-le" if self.order == "<" else "-be"
-            return name, content.decode(encoding)
-        return name, self.read_numbers().reshape(shape, order="F")
+    def read_numbers() -> np.ndarray:
+        kind, content = next(parts)
+        return np.frombuffer(content, np.dtype(order + _NUMBERS[kind]))
 
-    def _read_inner(self, count: int, depth: int) -> list[Any]:
-        if 8 * count > len(self.data) - self.at:  # each takes at least 8 bytes
+    def read_text() -> str:
+        return next(parts)[1].decode("latin-1").rstrip("\0")
+
+    def read_inner(count: int) -> list[Any]:
+        inner = [*parts]
+        if not 0 <= count <= len(inner) or any(kind != _MATRIX for kind, _ in inner):
             raise ValueError("ends early")
-        elements = [self.read_element() for _ in range(count)]
-        if any(kind != _MATRIX for kind, _ in elements):
-            raise ValueError("not a matrix")
-        return [_Elements(content, self.order).read_matrix(depth + 1)[1] for _, content in elements]
+        return [_read_matrix(content, order, depth + 1)[1] for _, content in inner[:count]]
+
+    kind = int(read_numbers()[0]) & 0xFF
+    if kind == _OPAQUE:
+        name, _, class_name = read_text(), read_text(), read_text()
+        return name, Unread(class_name)
+    shape = tuple(int(side) for side in read_numbers())
+    name, count = read_text(), math.prod(shape)
+    if kind in (_OBJECT, _FUNCTION, _SPARSE) or depth > DEEPEST:
+        return name, Unread(read_text() if kind == _OBJECT else "an unsupported array")
+    if kind == _CELL:
+        return name, read_inner(count)
+    if kind == _STRUCT:
+        length, names = int(read_numbers()[0]), next(parts)[1]
+        keys = [names[i : i + length].split(b"\0")[0].decode() for i in range(0, len(names), length)]
+        if not keys:
+            return name, {}
+        inner = iter(read_inner(count * len(keys)))
+        values = [{key: next(inner) for key in keys} for _ in range(count)]
+        return name, values[0] if count == 1 else values
+    if kind == _CHAR:
+        code, content = next(parts)
+        encoding = _TEXTS.get(code, "latin-1" if code in (1, 2) else "utf-16")
+        if encoding.startswith("utf-") and code != 16:
+            encoding += "-le" if order == "<" else "-be"
+        return name, content.decode(encoding)
+    return name, read_numbers().reshape(shape, order="F")

@@ -75,40 +75,39 @@ def _encode_glb(
     tree: dict[str, Any] = {"asset": {"version": "2.0", "generator": "pam"}, "scene": 0, "scenes": [{}]}
     parts: list[bytes] = []
     if len(indices):
+        bounds = {"min": points.min(0).tolist(), "max": points.max(0).tolist()}
         arrays = [
-            (points, _FLOAT, "VEC3", _ARRAY, {"min": points.min(0).tolist(), "max": points.max(0).tolist()}),
-            (places, _FLOAT, "VEC2", _ARRAY, {}),
-            (indices, _UINT, "SCALAR", _INDICES, {}),
+            (points, {"componentType": _FLOAT, "type": "VEC3", **bounds}, _ARRAY),
+            (places, {"componentType": _FLOAT, "type": "VEC2"}, _ARRAY),
+            (indices, {"componentType": _UINT, "type": "SCALAR"}, _INDICES),
         ]
-        parts = [array.tobytes() for array, *_ in arrays]
-        views: list[dict[str, Any]] = [{"target": target} for *_, target, _ in arrays]
-        material: dict[str, Any] = {"doubleSided": True, "extensions": {"KHR_materials_unlit": {}}}
-        material["pbrMetallicRoughness"] = {"metallicFactor": 0, "baseColorFactor": [0.7, 0.7, 0.7, 1]}
+        parts = [array.tobytes() for array, _, _ in arrays]
+        views: list[dict[str, Any]] = [{"target": target} for _, _, target in arrays]
+        colour: dict[str, Any] = {"metallicFactor": 0, "baseColorFactor": [0.7, 0.7, 0.7, 1]}
         if texture is not None:
             parts.append(texture)
             views.append({})
-            material["pbrMetallicRoughness"] = {"metallicFactor": 0, "baseColorTexture": {"index": 0}}
+            colour = {"metallicFactor": 0, "baseColorTexture": {"index": 0}}
             tree["images"] = [{"bufferView": 3, "mimeType": "image/jpeg"}]
             tree["samplers"] = [{"wrapS": 33071, "wrapT": 33071}]  # the edges are not repeated
             tree["textures"] = [{"source": 0, "sampler": 0}]
         surface = {"attributes": {"POSITION": 0, "TEXCOORD_0": 1}, "indices": 2, "material": 0}
+        unlit = {"doubleSided": True, "extensions": {"KHR_materials_unlit": {}}}
         at = 0
         for view, part in zip(views, parts, strict=True):
-            view.update({"buffer": 0, "byteOffset": at, "byteLength": len(part)})
+            view |= {"buffer": 0, "byteOffset": at, "byteLength": len(part)}
             at += len(part) + -len(part) % 4
         tree |= {
             "extensionsUsed": ["KHR_materials_unlit"],
             "scenes": [{"nodes": [0]}],
             "nodes": [{"mesh": 0}],
-            "meshes": [{"primitives": [surface]}],
-            "materials": [material],
-            "accessors": [
-                {"bufferView": number, "componentType": kind, "count": len(array), "type": shape, **bounds}
-                for number, (array, kind, shape, _, bounds) in enumerate(arrays)
-            ],
-            "bufferViews": views,
-            "buffers": [{"byteLength": at}],
         }
+        tree |= {"meshes": [{"primitives": [surface]}], "bufferViews": views, "buffers": [{"byteLength": at}]}
+        tree["materials"] = [{**unlit, "pbrMetallicRoughness": colour}]
+        tree["accessors"] = [
+            {"bufferView": number, "count": len(array), **kind}
+            for number, (array, kind, _) in enumerate(arrays)
+        ]
     text = json.dumps(tree, separators=(",", ":")).encode()
     chunks = [(b"JSON", text + b" " * (-len(text) % 4))]
     if parts:

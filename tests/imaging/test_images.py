@@ -47,31 +47,31 @@ def opencv(data: bytes) -> np.ndarray:
     return array[..., [2, 1, 0, 3][: array.shape[2]]]
 
 
-class TestSixteenBits:
-    @pytest.mark.parametrize("extension", [".png", ".tif"])
-    @pytest.mark.parametrize("channels", [1, 3, 4])
-    def test_what_opencv_writes(self, extension: str, channels: int) -> None:
-        stored = noise(9, 11, channels, dtype=np.uint16)
-        order = [2, 1, 0, 3][:channels] if channels > 1 else [0]
-        ok, data = cv2.imencode(extension, stored[..., order])
-        assert ok
-        read = read_image(data.tobytes())
-        np.testing.assert_array_equal(read.pixels, stored[..., :3] if channels > 1 else stored.repeat(3, 2))
-        assert read.grey == (channels == 1)
-        if channels == 4:
-            assert read.alpha is not None
-            np.testing.assert_array_equal(read.alpha, stored[..., 3])
+@pytest.mark.parametrize("extension", [".png", ".tif"])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_16_bits_as_opencv_writes_them(extension: str, channels: int) -> None:
+    stored = noise(9, 11, channels, dtype=np.uint16)
+    order = [2, 1, 0, 3][:channels] if channels > 1 else [0]
+    ok, data = cv2.imencode(extension, stored[..., order])
+    assert ok
+    read = read_image(data.tobytes())
+    np.testing.assert_array_equal(read.pixels, stored[..., :3] if channels > 1 else stored.repeat(3, 2))
+    assert read.grey == (channels == 1)
+    if channels == 4:
+        assert read.alpha is not None
+        np.testing.assert_array_equal(read.alpha, stored[..., 3])
 
-    def test_colour_ppm_is_refused_rather_than_cut_to_8(self) -> None:
-        with pytest.raises(InputError, match="PPM with 16 bits") as caught:
-            read_image(b"P6 2 2 65535\n" + bytes(24))
-        assert caught.value.hint == "convert it to PNG or TIFF"
 
-    def test_grey_pgm(self) -> None:
-        stored = noise(4, 5, dtype=np.uint16)
-        read = read_image(b"P5 5 4 65535\n" + stored.astype(">u2").tobytes())
-        assert read.pixels.dtype == np.uint16
-        np.testing.assert_array_equal(read.pixels[..., 0], stored)
+def test_ppm_and_pgm() -> None:
+    with pytest.raises(InputError, match="PPM with 16 bits") as caught:
+        read_image(b"P6 2 2 65535\n" + bytes(24))
+    assert caught.value.hint == "convert it to PNG or TIFF"
+    stored = noise(4, 5, dtype=np.uint16)
+    read = read_image(b"P5 5 4 65535\n" + stored.astype(">u2").tobytes())
+    assert read.pixels.dtype == np.uint16
+    np.testing.assert_array_equal(read.pixels[..., 0], stored)
+    read = read_image(b"P3\n# made by hand\n2 1\n255\n1 2 3 255 7 0\n")
+    assert read.pixels.tolist() == [[[1, 2, 3], [255, 7, 0]]]
 
 
 @pytest.mark.parametrize("suffix", [".png", ".tif", ".webp", ".PNG"])
@@ -115,254 +115,234 @@ def test_other_libraries_read_the_same(suffix: str, dtype: DTypeLike, grey: bool
     np.testing.assert_array_equal(read, expected)
 
 
-class TestWriting:
-    def test_jpeg_keeps_colour_and_profile(self) -> None:
-        smooth = cv2.GaussianBlur(noise(64, 64, 3), (0, 0), 4)
-        data = encode_image(picture(smooth, icc=PROFILE), ".jpg", name="a.jpg")
-        read = read_image(data)
-        assert np.abs(read.pixels.astype(int) - smooth).max() <= 6
-        assert read.icc_profile == PROFILE
-        assert Image.open(io.BytesIO(data)).layer[0][1:3] == (1, 1)  # type: ignore[attr-defined]
-
-    @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-    def test_grey_is_the_rounded_mean_of_the_colours(self, dtype: DTypeLike) -> None:
-        top = np.iinfo(dtype).max
-        pixels = np.array([[[1, 2, 2], [10, 10, 10], [top, top, top], [top, top, top - 1]]], dtype)
-        data = encode_image(picture(pixels, grey=True), ".png", name="a")
-        assert read_image(data).pixels[0, :, 0].tolist() == [2, 10, top, top]
-
-    @pytest.mark.parametrize(
-        ("suffix", "dtype", "alpha", "message"),
-        [
-            (".jpg", np.uint16, False, r"x4\.out: .*16 bits per channel.*\.jpg"),
-            (".webp", np.uint16, False, r"16 bits per channel.*\.webp"),
-            (".JPEG", np.uint8, True, r"alpha channel.*\.jpeg"),
-            (".gif", np.uint8, False, r"\.gif is not a supported"),
-            ("", np.uint8, False, "without a suffix"),
-        ],
-    )
-    def test_what_a_format_cannot_hold(
-        self, suffix: str, dtype: DTypeLike, alpha: bool, message: str
-    ) -> None:
-        made = picture(noise(4, 4, 3, dtype=dtype), noise(4, 4, dtype=dtype) if alpha else None)
-        with pytest.raises(UsageError, match=message) as caught:
-            encode_image(made, suffix, name="x4.out")
-        assert caught.value.exit_code == 2
-        assert caught.value.hint is not None
-
-    def test_sides_that_a_format_cannot_hold(self) -> None:
-        check_encodable(".webp", height=10, width=16383, bits=8, alpha=True, name="a")
-        with pytest.raises(UsageError, match=r"16384x10 exceeds the limit of 16383"):
-            check_encodable(".webp", height=10, width=16384, bits=8, alpha=True, name="a")
-        with pytest.raises(UsageError, match="65501"):
-            check_encodable(".jpg", height=65501, width=1, bits=8, alpha=False, name="a")
-        check_encodable(".png", height=65501, width=65501, bits=16, alpha=True, name="a")
-
-    def test_mask(self) -> None:
-        mask = noise(5, 9) > 128
-        image = Image.open(io.BytesIO(encode_mask(mask)))
-        assert image.mode == "L"
-        np.testing.assert_array_equal(np.asarray(image), np.where(mask, 255, 0))
-
-    def test_grey_jpeg_is_grey(self) -> None:
-        grey = noise(8, 8, 1).repeat(3, axis=2)
-        assert Image.open(io.BytesIO(encode_image(picture(grey, grey=True), ".jpeg", name="a"))).mode == "L"
+def test_jpeg_keeps_colour_and_profile() -> None:
+    smooth = cv2.GaussianBlur(noise(64, 64, 3), (0, 0), 4)
+    data = encode_image(picture(smooth, icc=PROFILE), ".jpg", name="a.jpg")
+    read = read_image(data)
+    assert np.abs(read.pixels.astype(int) - smooth).max() <= 6
+    assert read.icc_profile == PROFILE
+    assert Image.open(io.BytesIO(data)).layer[0][1:3] == (1, 1)  # type: ignore[attr-defined]
+    grey = picture(noise(8, 8, 1).repeat(3, axis=2), grey=True)
+    assert Image.open(io.BytesIO(encode_image(grey, ".jpeg", name="a"))).mode == "L"
 
 
-class TestKindsOfFiles:
-    @pytest.mark.parametrize("format_", ["PNG", "TIFF", "BMP", "PPM", "WEBP", "GIF"])
-    def test_rgb_order(self, format_: str) -> None:
-        red = np.zeros((4, 6, 3), np.uint8)
-        red[..., 0] = 200
-        options = {"lossless": True} if format_ == "WEBP" else {}
-        data = pillow_bytes(Image.fromarray(red), format_, **options)
-        np.testing.assert_array_equal(read_image(data).pixels, red)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_grey_is_the_rounded_mean_of_the_colours(dtype: DTypeLike) -> None:
+    top = np.iinfo(dtype).max
+    pixels = np.array([[[1, 2, 2], [10, 10, 10], [top, top, top], [top, top, top - 1]]], dtype)
+    data = encode_image(picture(pixels, grey=True), ".png", name="a")
+    assert read_image(data).pixels[0, :, 0].tolist() == [2, 10, top, top]
 
-    @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
-    @pytest.mark.parametrize("progressive", [False, True])
-    def test_jpeg(self, mode: str, progressive: bool) -> None:
-        image = Image.fromarray(noise(20, 30, 3)).convert(mode)
-        data = pillow_bytes(image, "JPEG", progressive=progressive, icc_profile=PROFILE)
-        read = read_image(data)
-        np.testing.assert_array_equal(read.pixels, np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
-        assert read.grey == (mode == "L")
-        assert read.icc_profile == (None if mode == "CMYK" else PROFILE)  # it would describe inks
 
-    @pytest.mark.parametrize("format_", ["PNG", "TIFF", "BMP", "GIF"])
-    @pytest.mark.parametrize("colors", [2, 4, 16, 256])
-    def test_palette(self, format_: str, colors: int) -> None:
-        image = Image.fromarray(noise(16, 20, 3)).quantize(colors)
-        options = {"bits": (colors - 1).bit_length()} if format_ == "PNG" else {}
-        read = read_image(pillow_bytes(image, format_, **options))
-        np.testing.assert_array_equal(read.pixels, np.asarray(image.convert("RGB")))
-        assert not read.grey
-        assert read.alpha is None
+@pytest.mark.parametrize(
+    ("suffix", "size", "bits", "alpha", "message"),
+    [
+        (".jpg", (4, 4), 16, False, r"x4\.out: .*16 bits per channel.*\.jpg"),
+        (".webp", (4, 4), 16, False, r"16 bits per channel.*\.webp"),
+        (".JPEG", (4, 4), 8, True, r"alpha channel.*\.jpeg"),
+        (".gif", (4, 4), 8, False, r"\.gif is not a supported"),
+        ("", (4, 4), 8, False, "without a suffix"),
+        (".webp", (10, 16384), 8, True, r"16384x10 exceeds the limit of 16383"),
+        (".jpg", (65501, 1), 8, False, "65501"),
+    ],
+)
+def test_what_a_format_cannot_hold(
+    suffix: str, size: tuple[int, int], bits: int, alpha: bool, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        check_encodable(suffix, height=size[0], width=size[1], bits=bits, alpha=alpha, name="x4.out")
+    assert (caught.value.exit_code, caught.value.hint is None) == (2, False)
+    check_encodable(".webp", height=10, width=16383, bits=8, alpha=True, name="a")
+    check_encodable(".png", height=65501, width=65501, bits=16, alpha=True, name="a")
 
-    @pytest.mark.parametrize("times", [1, 257], ids=["8 bits", "16 bits"])
-    def test_palettes_of_tiff_have_8_or_16_bits(self, times: int) -> None:
-        indices, colors = noise(3, 4), noise(3, 256).astype(np.uint16)
-        data = tiff_bytes(indices, photometric="palette", colormap=colors * times)
-        np.testing.assert_array_equal(read_image(data).pixels, colors.T[indices])
 
-    @pytest.mark.parametrize(("format_", "transparency"), [("PNG", bytes(range(0, 240, 30))), ("GIF", 3)])
-    def test_palette_with_transparency(self, format_: str, transparency: object) -> None:
-        image = Image.fromarray(noise(16, 20, 3)).quantize(8)
-        data = pillow_bytes(image, format_, transparency=transparency)
-        read = read_image(data)
-        expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGBA"))
-        np.testing.assert_array_equal(read.pixels, expected[..., :3])
+def test_what_cannot_be_held_is_not_written() -> None:
+    with pytest.raises(UsageError, match="16 bits per channel"):
+        encode_image(picture(noise(4, 4, 3, dtype=np.uint16)), ".jpg", name="a")
+
+
+def test_mask() -> None:
+    mask = noise(5, 9) > 128
+    image = Image.open(io.BytesIO(encode_mask(mask)))
+    assert image.mode == "L"
+    np.testing.assert_array_equal(np.asarray(image), np.where(mask, 255, 0))
+
+
+IMAGE = Image.fromarray(noise(16, 20, 3))
+BY_PILLOW = [  # an image, its format, and options of Pillow
+    *((IMAGE, format_, {}) for format_ in ("PNG", "TIFF", "BMP", "PPM", "GIF")),
+    (IMAGE, "WEBP", {"lossless": True}),
+    (IMAGE, "TIFF", {"compression": "jpeg"}),
+    *((IMAGE.convert(mode), "JPEG", {"progressive": it}) for mode in ("RGB", "L", "CMYK") for it in (0, 1)),
+    *((IMAGE.quantize(2**bits), "PNG", {"bits": bits}) for bits in (1, 2, 4, 8)),
+    *((IMAGE.quantize(2**bits), kind, {}) for kind in ("TIFF", "BMP", "GIF") for bits in (1, 2, 4, 8)),
+    *((IMAGE.convert("1"), format_, {}) for format_ in ("PNG", "TIFF", "PPM", "BMP")),
+    *((IMAGE.convert("1"), "TIFF", {"compression": name}) for name in ("group3", "group4", "tiff_lzw")),
+]
+
+
+@pytest.mark.parametrize(("image", "format_", "options"), BY_PILLOW, ids=str)
+def test_images_by_pillow(image: Image.Image, format_: str, options: dict[str, object]) -> None:
+    if "group" in str(options) and not hasattr(imagecodecs, "ccittfax4_decode"):
+        pytest.skip("this release of imagecodecs comes without fax compression")
+    data = pillow_bytes(image, format_, **options, icc_profile=PROFILE)
+    read, again = read_image(data), Image.open(io.BytesIO(data))
+    np.testing.assert_array_equal(read.pixels, np.asarray(again.convert("RGB")))
+    assert (read.grey, read.alpha) == (image.mode in ("L", "1"), None)
+    if format_ == "JPEG":
+        assert read.icc_profile == (None if image.mode == "CMYK" else PROFILE)  # it would describe inks
+
+
+@pytest.mark.parametrize("times", [1, 257], ids=["8 bits", "16 bits"])
+def test_palettes_of_tiff_have_8_or_16_bits(times: int) -> None:
+    indices, colors = noise(3, 4), noise(3, 256).astype(np.uint16)
+    data = tiff_bytes(indices, photometric="palette", colormap=colors * times)
+    np.testing.assert_array_equal(read_image(data).pixels, colors.T[indices])
+
+
+@pytest.mark.parametrize(("format_", "transparency"), [("PNG", bytes(range(0, 240, 30))), ("GIF", 3)])
+def test_palette_with_transparency(format_: str, transparency: object) -> None:
+    image = Image.fromarray(noise(16, 20, 3)).quantize(8)
+    data = pillow_bytes(image, format_, transparency=transparency)
+    read = read_image(data)
+    expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGBA"))
+    np.testing.assert_array_equal(read.pixels, expected[..., :3])
+    assert read.alpha is not None
+    np.testing.assert_array_equal(read.alpha, expected[..., 3])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_a_transparent_colour(dtype: DTypeLike) -> None:
+    stored = np.arange(12, dtype=dtype).reshape(2, 2, 3)
+    data = encode_image(picture(stored), ".png", name="a")
+    key = np.array([3, 4, 5], ">u2").tobytes()
+    with_key = data[:33] + png_chunk(b"tRNS", key) + data[33:]
+    read = read_image(with_key)
+    assert read.alpha is not None
+    top = np.iinfo(dtype).max
+    assert read.alpha.tolist() == [[top, 0], [top, top]]
+    np.testing.assert_array_equal(read.pixels, stored)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"byteorder": ">"},
+        {"tile": (16, 16)},
+        {"planarconfig": "separate"},
+        {"planarconfig": "separate", "tile": (16, 16), "byteorder": ">", "compression": "zlib"},
+        {"compression": "lzw", "predictor": True},
+        {"compression": "packbits", "rowsperstrip": 5},
+        {"compression": "zstd"},
+        {"bigtiff": True},
+    ],
+    ids=str,
+)
+def test_tiff(dtype: DTypeLike, options: dict[str, object]) -> None:
+    stored = noise(20, 30, 3, dtype=dtype)
+    separate = options.get("planarconfig") == "separate"
+    data = tiff_bytes(np.moveaxis(stored, 2, 0) if separate else stored, photometric="rgb", **options)
+    np.testing.assert_array_equal(read_image(data).pixels, stored)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_tiff_where_white_is_zero(dtype: DTypeLike) -> None:
+    stored = noise(20, 30, dtype=dtype)
+    read = read_image(tiff_bytes(stored, photometric="miniswhite"))
+    np.testing.assert_array_equal(read.pixels[..., 0], np.iinfo(dtype).max - stored)
+    assert read.grey
+
+
+def test_cmyk_in_tiff() -> None:
+    image = Image.fromarray(noise(20, 30, 3)).convert("CMYK")
+    read = read_image(pillow_bytes(image, "TIFF", icc_profile=PROFILE))
+    assert np.abs(read.pixels.astype(int) - np.asarray(image.convert("RGB"))).max() <= 1
+    assert read.icc_profile is None
+
+
+def test_alpha_that_was_multiplied_in_is_divided_out() -> None:
+    stored = np.array([[[50, 100, 25, 128], [7, 7, 7, 0], [200, 1, 0, 255]]], np.uint8)
+    read = read_image(tiff_bytes(stored, photometric="rgb", extrasamples=["assocalpha"]))
+    assert read.pixels.tolist() == [[[100, 199, 50], [255, 255, 255], [200, 1, 0]]]
+    assert read.alpha is not None
+    assert read.alpha.tolist() == [[128, 0, 255]]
+
+
+def test_a_fourth_channel_that_is_not_alpha_is_left_out() -> None:
+    stored = noise(5, 6, 4)
+    read = read_image(tiff_bytes(stored, photometric="rgb", extrasamples=["unspecified"]))
+    assert read.alpha is None
+    np.testing.assert_array_equal(read.pixels, stored[..., :3])
+
+
+def test_a_thumbnail_page_is_no_second_image(tmp_path: Path) -> None:
+    stored = noise(20, 30, 3)
+    with tifffile.TiffWriter(tmp_path / "a.tif") as writer:
+        writer.write(stored, photometric="rgb")
+        writer.write(stored[::4, ::4], photometric="rgb", subfiletype=1)
+    np.testing.assert_array_equal(read_image(tmp_path / "a.tif").pixels, stored)
+
+
+def test_content_decides_not_the_suffix(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(pillow_bytes(Image.fromarray(noise(5, 6, 3)), "PNG"))
+    np.testing.assert_array_equal(read_image(tmp_path / "a.jpg").pixels, noise(5, 6, 3))
+
+
+@pytest.mark.parametrize("format_", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_orientation_is_applied_and_reported(format_: str, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    options: dict[str, object] = {"lossless": True} if format_ == "WEBP" else {}
+    image = Image.fromarray(np.dstack([noise(10, 14, 3), noise(10, 14, seed=1)]))
+    if format_ == "JPEG":
+        image = image.convert("RGB")
+    data = pillow_bytes(image, format_, exif=exif.tobytes() if format_ != "TIFF" else exif, **options)
+    read = read_image(data)
+    stored = Image.open(io.BytesIO(data)) if format_ == "JPEG" else image
+    stored.getexif()[0x0112] = orientation
+    expected = np.asarray(ImageOps.exif_transpose(stored))
+    np.testing.assert_array_equal(read.pixels, expected[..., :3])
+    assert read.orientation == orientation
+    assert read.pixels.flags.c_contiguous
+    if format_ != "JPEG":
         assert read.alpha is not None
         np.testing.assert_array_equal(read.alpha, expected[..., 3])
 
-    @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-    def test_a_transparent_colour(self, dtype: DTypeLike) -> None:
-        stored = np.arange(12, dtype=dtype).reshape(2, 2, 3)
-        data = encode_image(picture(stored), ".png", name="a")
-        key = np.array([3, 4, 5], ">u2").tobytes()
-        with_key = data[:33] + png_chunk(b"tRNS", key) + data[33:]
-        read = read_image(with_key)
-        assert read.alpha is not None
-        top = np.iinfo(dtype).max
-        assert read.alpha.tolist() == [[top, 0], [top, top]]
-        np.testing.assert_array_equal(read.pixels, stored)
 
-    @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"byteorder": ">"},
-            {"tile": (16, 16)},
-            {"planarconfig": "separate"},
-            {"planarconfig": "separate", "tile": (16, 16), "byteorder": ">", "compression": "zlib"},
-            {"compression": "lzw", "predictor": True},
-            {"compression": "packbits", "rowsperstrip": 5},
-            {"compression": "zstd"},
-            {"bigtiff": True},
-        ],
-        ids=str,
-    )
-    def test_tiff(self, dtype: DTypeLike, options: dict[str, object]) -> None:
-        stored = noise(20, 30, 3, dtype=dtype)
-        separate = options.get("planarconfig") == "separate"
-        data = tiff_bytes(np.moveaxis(stored, 2, 0) if separate else stored, photometric="rgb", **options)
-        np.testing.assert_array_equal(read_image(data).pixels, stored)
-
-    @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-    def test_tiff_where_white_is_zero(self, dtype: DTypeLike) -> None:
-        stored = noise(20, 30, dtype=dtype)
-        read = read_image(tiff_bytes(stored, photometric="miniswhite"))
-        np.testing.assert_array_equal(read.pixels[..., 0], np.iinfo(dtype).max - stored)
-        assert read.grey
-
-    @pytest.mark.parametrize("compression", ["group3", "group4", "tiff_lzw"])
-    def test_tiff_of_one_bit(self, compression: str) -> None:
-        if compression.startswith("group") and not hasattr(imagecodecs, "ccittfax4_decode"):
-            pytest.skip("this release of imagecodecs comes without fax compression")
-        image = Image.fromarray(noise(20, 30)).convert("1")
-        read = read_image(pillow_bytes(image, "TIFF", compression=compression))
-        np.testing.assert_array_equal(read.pixels[..., 0], np.asarray(image.convert("L")))
-
-    def test_cmyk_in_tiff(self) -> None:
-        image = Image.fromarray(noise(20, 30, 3)).convert("CMYK")
-        read = read_image(pillow_bytes(image, "TIFF", icc_profile=PROFILE))
-        assert np.abs(read.pixels.astype(int) - np.asarray(image.convert("RGB"))).max() <= 1
-        assert read.icc_profile is None
-
-    def test_alpha_that_was_multiplied_in_is_divided_out(self) -> None:
-        stored = np.array([[[50, 100, 25, 128], [7, 7, 7, 0], [200, 1, 0, 255]]], np.uint8)
-        read = read_image(tiff_bytes(stored, photometric="rgb", extrasamples=["assocalpha"]))
-        assert read.pixels.tolist() == [[[100, 199, 50], [255, 255, 255], [200, 1, 0]]]
-        assert read.alpha is not None
-        assert read.alpha.tolist() == [[128, 0, 255]]
-
-    def test_a_fourth_channel_that_is_not_alpha_is_left_out(self) -> None:
-        stored = noise(5, 6, 4)
-        read = read_image(tiff_bytes(stored, photometric="rgb", extrasamples=["unspecified"]))
-        assert read.alpha is None
-        np.testing.assert_array_equal(read.pixels, stored[..., :3])
-
-    def test_a_thumbnail_page_is_no_second_image(self, tmp_path: Path) -> None:
-        stored = noise(20, 30, 3)
-        with tifffile.TiffWriter(tmp_path / "a.tif") as writer:
-            writer.write(stored, photometric="rgb")
-            writer.write(stored[::4, ::4], photometric="rgb", subfiletype=1)
-        np.testing.assert_array_equal(read_image(tmp_path / "a.tif").pixels, stored)
-
-    def test_ascii_ppm_and_comments(self) -> None:
-        read = read_image(b"P3\n# made by hand\n2 1\n255\n1 2 3 255 7 0\n")
-        assert read.pixels.tolist() == [[[1, 2, 3], [255, 7, 0]]]
-
-    def test_jpeg_in_tiff(self) -> None:
-        data = pillow_bytes(Image.fromarray(noise(20, 30, 3)), "TIFF", compression="jpeg")
-        expected = np.asarray(Image.open(io.BytesIO(data)))
-        np.testing.assert_array_equal(read_image(data).pixels, expected)
-
-    def test_content_decides_not_the_suffix(self, tmp_path: Path) -> None:
-        (tmp_path / "a.jpg").write_bytes(pillow_bytes(Image.fromarray(noise(5, 6, 3)), "PNG"))
-        np.testing.assert_array_equal(read_image(tmp_path / "a.jpg").pixels, noise(5, 6, 3))
-
-    @pytest.mark.parametrize("format_", ["PNG", "TIFF", "PPM", "BMP"])
-    def test_black_and_white(self, format_: str) -> None:
-        image = Image.fromarray(noise(9, 13)).convert("1")
-        read = read_image(pillow_bytes(image, format_))
-        np.testing.assert_array_equal(read.pixels[..., 0], np.asarray(image.convert("L")))
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_orientation_of_a_16_bit_png_behind_the_pixels(order: str) -> None:
+    stored = noise(4, 6, 3, dtype=np.uint16)
+    data = encode_image(picture(stored), ".png", name="a")
+    exif = Image.Exif()
+    exif.endian = "<" if order == "little" else ">"
+    exif[0x0112] = 8
+    end = len(data) - 12
+    read = read_image(data[:end] + png_chunk(b"eXIf", exif.tobytes()[6:]) + data[end:])
+    assert read.orientation == 8
+    np.testing.assert_array_equal(read.pixels, np.rot90(stored))
 
 
-class TestOrientation:
-    @pytest.mark.parametrize("format_", ["JPEG", "PNG", "WEBP", "TIFF"])
-    @pytest.mark.parametrize("orientation", range(1, 9))
-    def test_is_applied_and_reported(self, format_: str, orientation: int) -> None:
-        exif = Image.Exif()
-        exif[0x0112] = orientation
-        options: dict[str, object] = {"lossless": True} if format_ == "WEBP" else {}
-        image = Image.fromarray(np.dstack([noise(10, 14, 3), noise(10, 14, seed=1)]))
-        if format_ == "JPEG":
-            image = image.convert("RGB")
-        data = pillow_bytes(image, format_, exif=exif.tobytes() if format_ != "TIFF" else exif, **options)
-        read = read_image(data)
-        stored = Image.open(io.BytesIO(data)) if format_ == "JPEG" else image
-        stored.getexif()[0x0112] = orientation
-        expected = np.asarray(ImageOps.exif_transpose(stored))
-        np.testing.assert_array_equal(read.pixels, expected[..., :3])
-        assert read.orientation == orientation
-        assert read.pixels.flags.c_contiguous
-        if format_ != "JPEG":
-            assert read.alpha is not None
-            np.testing.assert_array_equal(read.alpha, expected[..., 3])
-
-    @pytest.mark.parametrize("order", ["little", "big"])
-    def test_of_a_16_bit_png_with_exif_behind_the_pixels(self, order: str) -> None:
-        stored = noise(4, 6, 3, dtype=np.uint16)
-        data = encode_image(picture(stored), ".png", name="a")
-        exif = Image.Exif()
-        exif.endian = "<" if order == "little" else ">"
-        exif[0x0112] = 8
-        end = len(data) - 12
-        read = read_image(data[:end] + png_chunk(b"eXIf", exif.tobytes()[6:]) + data[end:])
-        assert read.orientation == 8
-        np.testing.assert_array_equal(read.pixels, np.rot90(stored))
-
-    @pytest.mark.parametrize(
-        "exif",
-        [
-            b"",
-            b"nonsense",
-            b"Exif\0\0II*\0",
-            b"Exif\0\0II*\0\xff\xff\xff\xff",
-            b"Exif\0\0MM\0*\0\0\0\x08\xff\xff",
-            b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x09\0\0",
-            b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x1a\0\x05\0\0\0\x01\0\0\xff\xff",
-        ],
-    )
-    @pytest.mark.parametrize("format_", ["JPEG", "PNG", "WEBP"])
-    def test_broken_exif_is_ignored(
-        self, exif: bytes, format_: str, capfd: pytest.CaptureFixture[str]
-    ) -> None:
-        data = pillow_bytes(Image.fromarray(noise(8, 8, 3)), format_, exif=exif)
-        read = read_image(data)
-        assert read.orientation == 1
-        assert read.pixels.shape == (8, 8, 3)
-        assert capfd.readouterr() == ("", "")
+@pytest.mark.parametrize(
+    "exif",
+    [
+        b"",
+        b"nonsense",
+        b"Exif\0\0II*\0",
+        b"Exif\0\0II*\0\xff\xff\xff\xff",
+        b"Exif\0\0MM\0*\0\0\0\x08\xff\xff",
+        b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x09\0\0",
+        b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x1a\0\x05\0\0\0\x01\0\0\xff\xff",
+    ],
+)
+@pytest.mark.parametrize("format_", ["JPEG", "PNG", "WEBP"])
+def test_broken_exif_is_ignored(exif: bytes, format_: str, capfd: pytest.CaptureFixture[str]) -> None:
+    data = pillow_bytes(Image.fromarray(noise(8, 8, 3)), format_, exif=exif)
+    read = read_image(data)
+    assert read.orientation == 1
+    assert read.pixels.shape == (8, 8, 3)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_pixels_are_spread_over_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

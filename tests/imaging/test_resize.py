@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,44 +12,9 @@ from numpy.typing import DTypeLike
 from pamcli.imaging import resize
 from pamcli.imaging.resize import downscale_disparity, imresize, imresize_to, resize_nearest
 
-MATRIX = np.array(
-    [
-        [116, 227, 153, 69, 146, 194, 59, 130, 139, 106],
-        [2, 47, 137, 249, 90, 75, 16, 24, 158, 44],
-        [155, 68, 46, 84, 166, 156, 69, 204, 32, 152],
-        [71, 221, 137, 230, 210, 153, 192, 115, 30, 118],
-        [107, 143, 108, 52, 51, 73, 101, 21, 175, 90],
-        [54, 158, 143, 77, 26, 168, 113, 229, 165, 225],
-        [9, 47, 133, 135, 130, 207, 236, 43, 19, 73],
-        [129, 60, 59, 243, 64, 181, 249, 56, 32, 86],
-    ],
-    np.uint8,
-)
-
-# What MATLAB makes of MATRIX, as the tests of Octave's image package report it.
-MATLAB = {
-    0.5: [
-        [105, 140, 126, 81, 109],
-        [110, 134, 153, 114, 93],
-        [108, 108, 94, 127, 146],
-        [67, 126, 162, 149, 62],
-    ],
-    1 / 3: [[115, 135, 97, 101], [113, 119, 124, 125], [81, 157, 118, 64]],
-    1.5: [
-        [116, 187, 237, 171, 94, 61, 135, 191, 187, 75, 91, 142, 140, 124, 108],
-        [43, 92, 143, 149, 164, 163, 119, 123, 118, 44, 38, 80, 151, 118, 62],
-        [13, 21, 47, 107, 195, 228, 115, 81, 70, 24, 19, 56, 137, 105, 48],
-        [146, 98, 49, 49, 71, 107, 148, 159, 132, 58, 124, 176, 61, 85, 146],
-        [118, 139, 144, 92, 116, 168, 201, 188, 159, 140, 167, 158, 27, 69, 153],
-        [61, 151, 218, 145, 174, 219, 201, 164, 146, 187, 148, 84, 48, 76, 115],
-        [102, 132, 151, 119, 90, 72, 72, 72, 83, 114, 60, 31, 144, 130, 80],
-        [81, 121, 154, 133, 87, 41, 19, 67, 116, 95, 108, 140, 183, 180, 163],
-        [37, 95, 152, 150, 117, 73, 35, 108, 179, 130, 174, 214, 153, 176, 219],
-        [3, 29, 73, 131, 136, 120, 116, 162, 214, 229, 147, 54, 35, 62, 96],
-        [67, 54, 51, 83, 153, 187, 111, 141, 210, 255, 149, 22, 13, 42, 74],
-        [142, 99, 53, 43, 164, 237, 77, 103, 197, 254, 159, 42, 31, 59, 91],
-    ],
-}  # fmt: skip
+# What MATLAB makes of a matrix at several scales, as the tests of Octave's image package report it.
+MATLAB = json.loads((Path(__file__).parent / "matlab_imresize.json").read_text())
+MATRIX = np.array(MATLAB.pop("matrix"), np.uint8)
 
 
 def line(values: list[Fraction], new: int, scale: Fraction) -> list[Fraction]:
@@ -87,8 +54,8 @@ def by_hand(picture: np.ndarray, new: tuple[int, int], scales: tuple[Fraction, F
 
 
 @pytest.mark.parametrize("scale", MATLAB)
-def test_gives_the_values_that_matlab_gives(scale: float) -> None:
-    assert imresize(MATRIX, scale).tolist() == MATLAB[scale]
+def test_gives_the_values_that_matlab_gives(scale: str) -> None:
+    assert imresize(MATRIX, float(Fraction(scale))).tolist() == MATLAB[scale]
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
