@@ -180,16 +180,15 @@ def _reject_blurred(sightings: Sequence[Sighting]) -> tuple[list[Sighting], list
 
 
 def _require_pairs(used: Sequence[Sighting], rejections: Sequence[Rejection]) -> None:
-    count = sum(each.both for each in used)
-    if count < FEWEST_PAIRS:
-        why = ""
-        if rejections:
-            first = f"{rejections[0].name} ({rejections[0].reason})"
-            why = f"; rejected: {first}{f' and {len(rejections) - 1} more' if rejections[1:] else ''}"
-        message = f"both cameras see the board in {count} image pairs, at least {FEWEST_PAIRS} are required"
-        left, right = (sum(getattr(each, side) is not None for each in used) for side in ("left", "right"))
-        message += f"; the left one sees it in {left}, the right one in {right}"
-        raise InputError(message + why, "take 20 pairs, with the board in all parts of both images")
+    if (count := sum(each.both for each in used)) >= FEWEST_PAIRS:
+        return
+    message = f"both cameras see the board in {count} image pairs, at least {FEWEST_PAIRS} are required"
+    left, right = (sum(getattr(each, side) is not None for each in used) for side in ("left", "right"))
+    message += f"; the left one sees it in {left}, the right one in {right}"
+    if rejections:
+        message += f"; rejected: {rejections[0].name} ({rejections[0].reason})"
+        message += f" and {len(rejections) - 1} more" if rejections[1:] else ""
+    raise InputError(message, "take 20 pairs, with the board in all parts of both images")
 
 
 def _judge(solution: Solution) -> tuple[list[list[NDArray[np.bool_] | None]], list[int]]:
@@ -257,8 +256,14 @@ def estimate_uncertainty(problem: Problem, solution: Solution) -> Uncertainty:
     """Jackknife a solution for two cameras without robust weights and with at least three views."""
     without = leave_out_each(solution)
     rigs = [build_rig(each, problem) for each in (solution.shared, *without)]
-    probe = _project_probe(rigs[0])
-    figures = np.array([_compute_figures(rig, *probe) for rig in rigs])
+    # Nine points at one distance, within 80 degrees of the axis.
+    distance, places = FAR * rigs[0].baseline, np.meshgrid([0.08, 0.5, 0.92], [0.08, 0.5, 0.92])
+    rays = rigs[0].left.rays(np.column_stack([each.ravel() for each in places]) * problem.size)
+    rays = rays[rays[:, 2] > 0.17]
+    points = rays / rays[:, 2:] * distance
+    left = rigs[0].left.project(points)
+    right = rigs[0].right.project(points @ rigs[0].rotation.T + rigs[0].translation)
+    figures = np.array([_compute_figures(rig, left, right, distance) for rig in rigs])
     count = len(without)
     deviation = np.sqrt((count - 1) / count * np.sum((figures[1:] - figures[0]) ** 2, axis=0))
     depths, rows = np.split(deviation[5:], 2)
@@ -275,18 +280,6 @@ def estimate_uncertainty(problem: Problem, solution: Solution) -> Uncertainty:
         rows=float(rows.max()),
         left_out_error=root_mean_square(residuals),
     )
-
-
-def _project_probe(rig: Rig) -> tuple[Floats, Floats, float]:
-    """Return pixels (9, 2) of both cameras of nine points at one distance, and that distance (m)."""
-    assert rig.size is not None
-    distance = FAR * rig.baseline
-    across, down = np.meshgrid([0.08, 0.5, 0.92], [0.08, 0.5, 0.92])
-    rays = rig.left.rays(np.column_stack([across.ravel(), down.ravel()]) * rig.size)
-    rays = rays[rays[:, 2] > 0.17]  # within 80 degrees of the axis
-    points = rays / rays[:, 2:] * distance
-    right = points @ rig.rotation.T + rig.translation
-    return rig.left.project(points), rig.right.project(right), distance
 
 
 def _compute_figures(rig: Rig, left: Floats, right: Floats, distance: float) -> Floats:

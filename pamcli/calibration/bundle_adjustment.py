@@ -151,8 +151,15 @@ class Problem:
             weights = TAIL * _measure_scale(now)
             now, cost = self.evaluate(shared, poses, weights)
         for round_ in range(ROUNDS):
-            step = _solve_step(now.normals, damping, fixed)
-            then, there = self.evaluate(now.shared + step[0], now.poses + step[1], weights)
+            parts = [eliminate_pose(each, damping) for each in now.normals]
+            step = np.zeros_like(now.shared)
+            if not fixed:
+                whole = np.sum([part for part, _ in parts], axis=0)
+                diagonal = np.diag(np.sum(now.normals, axis=0))[6:-1]
+                damped = whole[:-1, :-1] + damping * np.diag(diagonal)
+                step = np.asarray(np.linalg.lstsq(damped, whole[:-1, -1], rcond=None)[0])
+            moves = np.array([solved @ np.append(-step, 1.0) for _, solved in parts])
+            then, there = self.evaluate(now.shared + step, now.poses + moves, weights)
             if not there < cost:  # also true for NaN
                 damping *= 10
                 if damping > 1e10:
@@ -173,17 +180,6 @@ class Problem:
 def _measure_scale(solution: Solution) -> float:
     found = np.concatenate([each.ravel() for view in solution.residuals for each in view if each is not None])
     return max(0.02, 1.4826 * float(np.median(np.abs(found))))
-
-
-def _solve_step(normals: Sequence[Floats], damping: float, fixed: bool) -> tuple[Floats, Floats]:
-    parts = [eliminate_pose(each, damping) for each in normals]
-    shared = np.zeros(len(normals[0]) - 7)
-    if not fixed:
-        whole = np.sum([part for part, _ in parts], axis=0)
-        diagonal = np.diag(np.sum(normals, axis=0))[6:-1]
-        damped = whole[:-1, :-1] + damping * np.diag(diagonal)
-        shared = np.asarray(np.linalg.lstsq(damped, whole[:-1, -1], rcond=None)[0])
-    return shared, np.array([solved @ np.append(-shared, 1.0) for _, solved in parts])
 
 
 def fit_camera(problem: Problem) -> Solution:

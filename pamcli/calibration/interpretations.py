@@ -47,8 +47,8 @@ def compare_interpretations(
     ways: Iterable[Extrinsics] = sorted(get_args(Extrinsics), key=lambda way: way != asked.extrinsics)
     swaps = (asked.swapped, not asked.swapped) if description.swappable else (asked.swapped,)
     fisheyes = (asked.fisheye, not asked.fisheye) if either else (asked.fisheye,)
-    options = itertools.product(swaps, fisheyes, ways)
-    every = [replace(asked, swapped=one, fisheye=two, extrinsics=way) for one, two, way in options]
+    combined = itertools.product(swaps, fisheyes, ways)
+    every = [replace(asked, swapped=one, fisheye=two, extrinsics=way) for one, two, way in combined]
     names = "extrinsics", "fisheye", "swapped"
     every.sort(key=lambda each: sum(getattr(each, name) != getattr(asked, name) for name in names))
     found = {each: _measure_row_error(description, each, matches, left, right) for each in every}

@@ -141,14 +141,13 @@ def collect_facts(
 
 def format_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return names and values of the figures for people; deviations are one standard deviation."""
-    rows, depth, far = facts["row_error_px"], facts["depth_deviation"], facts["far_m"]
-    cover = facts["coverage"]
+    rows, depth, cover = facts["row_error_px"], facts["depth_deviation"], facts["coverage"]
     lines = {
-        "boards": f"{facts['boards_used']}, {facts['pairs_used']} of them in both images ({facts['board']})",
-        "reprojection error": f"{facts['reprojection_error_px']:.3f} px "
-        f"({facts['left_out_reprojection_error_px']:.3f} px for boards left out of the fit)",
-        "row error": f"{rows['rms']:.3f} px rms, 95 % of the corners below {rows['p95']:.2f} px, "
-        f"largest {rows['worst']:.2f} px",
+        "boards": "{boards_used}, {pairs_used} of them in both images ({board})".format(**facts),
+        "reprojection error": "{reprojection_error_px:.3f} px ({left_out_reprojection_error_px:.3f} px for "
+        "boards left out of the fit)".format(**facts),
+        "row error": "{rms:.3f} px rms, 95 % of the corners below {p95:.2f} px, "
+        "largest {worst:.2f} px".format(**rows),
     }
     for side in SIDES:
         values = zip(facts["focal_length_px"][side], facts["focal_length_deviation_px"][side], strict=True)
@@ -156,7 +155,7 @@ def format_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines[f"focal length {side}"] = f"{parts[0]} (x), {parts[1]} (y)"
     lines |= {
         "baseline": f"{1000 * facts['baseline_m']:.3f} +- {1000 * facts['baseline_deviation_m']:.3f} mm",
-        f"depth at {far:.3g} m": f"+- {100 * depth['middle']:.2f} % in the middle, "
+        f"depth at {facts['far_m']:.3g} m": f"+- {100 * depth['middle']:.2f} % in the middle, "
         f"+- {100 * depth['corners']:.2f} % in the corners",
         "coverage": ", ".join(f"{100 * cover[side]:.0f} % of the {side} image" for side in SIDES),
     }
