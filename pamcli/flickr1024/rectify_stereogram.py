@@ -274,11 +274,12 @@ def rectify_stereogram(
     if match.first_seen.mean() < FEWEST_SEEN:
         raise StereogramError(f"the halves differ: only {match.first_seen.mean():.0%} of the pixels match")
 
-    evidence = weigh_order(small[0], small[1], match)
-    if layout == "auto" and evidence.certainty < SURE:
-        guess = "parallel" if evidence.first_is_left else "cross"
-        raise StereogramError(f"the order of the views is unclear: {evidence.certainty:.0%} for {guess}")
-    first_is_left = evidence.first_is_left if layout == "auto" else layout == "parallel"
+    log_odds = weigh_order(small[0], small[1], match)
+    certainty = float(1 / (1 + np.exp(-min(abs(log_odds), 50.0))))  # of the likelier order
+    if layout == "auto" and certainty < SURE:
+        guess = "parallel" if log_odds > 0 else "cross"
+        raise StereogramError(f"the order of the views is unclear: {certainty:.0%} for {guess}")
+    first_is_left = log_odds > 0 if layout == "auto" else layout == "parallel"
     left, right, sign = (0, 1, 1) if first_is_left else (1, 0, -1)
     disparity, seen = (match.first, match.first_seen) if first_is_left else (match.second, match.second_seen)
     trusted = factor * _select_reliable(sign * disparity, seen, greys[left])
@@ -295,7 +296,7 @@ def rectify_stereogram(
         left=windows[0].of(straight[left]).copy(),
         right=windows[1].of(straight[right]).copy(),
         layout="parallel" if first_is_left else "cross",
-        certainty=evidence.certainty if layout == "auto" else 1.0,
+        certainty=certainty if layout == "auto" else 1.0,
         vertical_offset=sign * middle_offset,
         rotation=sign * float(np.rad2deg(fit.rotation)),
         shift=shift,

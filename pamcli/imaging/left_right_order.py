@@ -6,8 +6,6 @@ each disparity step, the edges are compared with the other image at both dispari
 one as the nearer. A second, weak hint: points lower in an image are usually nearer.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,31 +28,11 @@ _TILES = 8  # the image is split into 8 x 8 tiles, whose agreement measures cert
 _WEIGHTS = (5.0, 1.0, 2.0)  # of vote, agreement and rows; see scripts/check_stereograms.py
 
 
-@dataclass(frozen=True)
-class OrderEvidence:
-    """Evidence for the order: positive values indicate that the first image is the left one."""
+def weigh_order(first: Colours, second: Colours, match: DenseMatch) -> float:
+    """Return the log-odds that the first of two row-aligned images (H, W, 3) is the left one.
 
-    vote: float  # balance of all edges between two disparities, in [-1, 1]
-    agreement: float  # balance by tile in standard errors, in [-8, 8]
-    rows: float  # correlation of disparity and row, in [-1, 1]
-
-    @property
-    def log_odds(self) -> float:
-        """Log-odds that the first image is the left one."""
-        return float(np.dot(_WEIGHTS, (self.vote, self.agreement, self.rows)))
-
-    @property
-    def first_is_left(self) -> bool:
-        return self.log_odds > 0
-
-    @property
-    def certainty(self) -> float:
-        """Probability of the likelier order, in [0.5, 1], calibrated on stereograms of known order."""
-        return float(1 / (1 + np.exp(-min(abs(self.log_odds), 50.0))))
-
-
-def weigh_order(first: Colours, second: Colours, match: DenseMatch) -> OrderEvidence:
-    """Weigh the evidence in two row-aligned images (H, W, 3) and their disparities of the same size."""
+    They are calibrated on stereograms of known order.
+    """
     one, two = (np.gradient(view.astype(np.float32), axis=1) for view in (first, second))
     height, width = match.first.shape
     votes, total = np.zeros((_TILES, _TILES)), 0.0
@@ -65,13 +43,12 @@ def weigh_order(first: Colours, second: Colours, match: DenseMatch) -> OrderEvid
         y, x, vote = _collect_votes(here, there, disparity, seen, sign)
         np.add.at(votes, (y * _TILES // height, x * _TILES // width), vote)
         total += float(np.abs(vote).sum())
+    balance = float(votes.sum()) / (total or 1.0)  # of all edges between two disparities, in [-1, 1]
+    agreement = float(votes.sum()) / (float(np.sqrt((votes**2).sum())) or 1.0)  # in standard errors, by tile
     rows, disparities = np.nonzero(match.first_seen)[0], match.first[match.first_seen]
     flat = len(disparities) < 2 or float(disparities.std()) < 1e-3
-    return OrderEvidence(
-        vote=float(votes.sum()) / (total or 1.0),
-        agreement=float(votes.sum()) / (float(np.sqrt((votes**2).sum())) or 1.0),
-        rows=0.0 if flat else float(np.corrcoef(rows, disparities)[0, 1]),
-    )
+    lower = 0.0 if flat else float(np.corrcoef(rows, disparities)[0, 1])  # correlation of disparity and row
+    return float(np.dot(_WEIGHTS, (balance, agreement, lower)))
 
 
 def _collect_votes(

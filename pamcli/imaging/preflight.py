@@ -238,7 +238,7 @@ def _weigh_order(
         return 0.0
     reach = int(low) - move - SLACK, int(high) - move + SLACK
     match = matching.match_densely(matching.to_grey(one), matching.to_grey(two), *reach)
-    return weigh_order(one, two, match).log_odds
+    return weigh_order(one, two, match)
 
 
 def _measure_common(left: NDArray[np.generic], right: NDArray[np.generic], offset: float) -> float | None:

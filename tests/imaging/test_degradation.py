@@ -32,6 +32,7 @@ def test_noise_has_the_deviation_that_is_said(deviation: float) -> None:
     change = Degradation(noise=deviation)(step(), rng()).astype(float) - step()
     assert change.std() == pytest.approx(deviation, rel=0.05)
     assert abs(change.mean()) < 0.2
+    np.testing.assert_array_equal(Degradation()(step(), rng()), step())
 
 
 def test_blur_widens_an_edge_and_sharpening_overshoots() -> None:
@@ -113,7 +114,3 @@ def test_what_is_no_degradation(text: str, words: str) -> None:
     with pytest.raises(UsageError) as error:
         parse_degradation(text, "--degrade")
     assert words in f"{error.value} {error.value.hint}"
-
-
-def test_by_default_a_camera_changes_nothing() -> None:
-    np.testing.assert_array_equal(Degradation()(step(), rng()), step())

@@ -63,31 +63,25 @@ def test_markers_are_no_wall(tmp_path: Path, marker: float) -> None:
     hidden[:, :9] = True
     found = read_disparity_file(stored(tmp_path / "a.npy", np.where(hidden, np.float32(marker), MAP)))
     assert np.array_equal(np.isnan(found.disparity), hidden)
-    said = (
-        []
-        if not np.isfinite(marker)
-        else [f"11 % of the pixels are {marker:g} px and are treated as unknown"]
-    )
-    assert found.warnings == said
+    said = [f"11 % of the pixels are {marker:g} px and are treated as unknown"]
+    assert found.warnings == (said if np.isfinite(marker) else [])
 
 
-def test_disparities_beyond_the_width_are_no_markers(tmp_path: Path) -> None:
-    numbers = np.rint(MAP * 256).astype(np.float32)
-    numbers[-9:] = numbers.max()
-    assert np.isfinite(read_disparity_file(stored(tmp_path / "a.npy", numbers)).disparity).all()
+def test_which_values_are_markers(tmp_path: Path) -> None:
+    def read(numbers: np.ndarray) -> np.ndarray:
+        return read_disparity_file(stored(tmp_path / "a.npy", numbers)).disparity
 
-
-def test_the_lowest_disparity_less_one_of_opencv(tmp_path: Path) -> None:
-    numbers = np.rint(MAP * 16).astype(np.int16)
-    numbers[:, :9] = 15 * 16  # minDisparity 16
-    assert np.isnan(read_disparity_file(stored(tmp_path / "a.npy", numbers)).disparity[:, :9]).all()
-
-
-def test_a_wall_is_no_marker(tmp_path: Path) -> None:
-    levels = np.where(MAP < 40, 5, 11).astype(np.float32)  # whole pixels, as in old ground truth
-    found = read_disparity_file(stored(tmp_path / "a.npy", levels))
-    assert np.array_equal(found.disparity, levels)
-    assert found.warnings == []
+    beyond = np.rint(MAP * 256).astype(np.float32)
+    beyond[-9:] = beyond.max()
+    assert np.isfinite(read(beyond)).all()
+    lowest = np.rint(MAP * 16).astype(np.int16)
+    lowest[:, :9] = 15 * 16  # OpenCV's lowest disparity less one: minDisparity 16
+    assert np.isnan(read(lowest)[:, :9]).all()
+    levels = np.where(MAP < 40, 5, 11).astype(np.float32)  # a wall, in whole pixels as in old ground truth
+    assert np.array_equal(read(levels), levels)
+    both = MAP.copy()
+    both[:, :9], both[:3, 9:] = 0, 1e6
+    assert np.array_equal(np.isnan(read(both)), both != MAP)
 
 
 @pytest.mark.parametrize(
@@ -117,10 +111,3 @@ def test_constant_factors() -> None:
     other = np.random.default_rng(1).uniform(0, 200, MAP.shape).astype(np.float32)
     assert measure_scale_factor(other, MAP) is None
     assert measure_scale_factor(MAP * 1.3, MAP) is None
-
-
-def test_markers_below_and_beyond_all_disparities(tmp_path: Path) -> None:
-    numbers = MAP.copy()
-    numbers[:, :9], numbers[:3, 9:] = 0, 1e6
-    found = read_disparity_file(stored(tmp_path / "a.npy", numbers)).disparity
-    assert np.array_equal(np.isnan(found), numbers != MAP)

@@ -85,17 +85,17 @@ def test_no_notes_are_made_up() -> None:
         assert not Image.open(io.BytesIO(encode_image(picture, suffix, name="x"))).getexif()
 
 
-def test_a_turned_image_exchanges_its_resolutions() -> None:
-    buffer = io.BytesIO()
-    Image.new("RGB", (32, 24)).save(buffer, "JPEG", dpi=(600, 300), exif=camera_notes().tobytes())
-    assert read_image(buffer.getvalue()).dpi == (300, 600)
-
-
-@pytest.mark.parametrize("dpi", [(0, 0), (0.1, 0.1), (90_000, 90_000)])
-def test_a_resolution_without_sense_is_ignored(dpi: tuple[float, float]) -> None:
-    buffer = io.BytesIO()
-    Image.new("RGB", (32, 24)).save(buffer, "TIFF", dpi=dpi)
-    assert read_image(buffer.getvalue()).dpi is None
+def test_resolutions_are_turned_with_the_image_or_ignored() -> None:
+    exif = camera_notes().tobytes()
+    for kind, dpi, read in (
+        ("JPEG", (600, 300), (300, 600)),
+        ("TIFF", (0, 0), None),
+        ("TIFF", (0.1, 0.1), None),
+        ("TIFF", (90_000, 90_000), None),
+    ):
+        buffer = io.BytesIO()
+        Image.new("RGB", (32, 24)).save(buffer, kind, dpi=dpi, exif=exif)
+        assert read_image(buffer.getvalue()).dpi == read
 
 
 @pytest.mark.parametrize("depth", [np.uint8, np.uint16])

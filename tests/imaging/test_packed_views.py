@@ -172,15 +172,12 @@ def test_views_of_unlike_depth_become_16_bits(packing: Packing, deep: str) -> No
     assert np.array_equal(both.pixels, pack_views(ONE, OTHER, packing).pixels.astype(np.uint16) * 257)
 
 
-def test_a_profile_of_grey_levels_stays_with_them() -> None:
+def test_profiles_and_alpha_of_packed_views() -> None:
     grey = RgbImage(np.repeat(ONE.pixels[..., :1], 3, axis=2), grey=True, icc_profile=b"levels")
     assert pack_views(grey, grey, "lr").icc_profile == b"levels"
     assert pack_views(grey, grey, "red-cyan").icc_profile is None
     assert pack_views(grey, OTHER, "lr").icc_profile is None
-
-
-def test_a_view_without_alpha_is_opaque_beside_one_with() -> None:
     alpha = RNG.integers(0, 256, (6, 8), np.uint8)
-    both = pack_views(ONE, RgbImage(OTHER.pixels, alpha), "lr")
+    both = pack_views(ONE, RgbImage(OTHER.pixels, alpha), "lr")  # a view without alpha is opaque
     assert both.alpha is not None
     assert np.array_equal(both.alpha, np.concatenate([np.full((6, 8), 255), alpha], axis=1))

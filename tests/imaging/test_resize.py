@@ -62,15 +62,8 @@ def test_gives_the_values_that_matlab_gives(scale: str) -> None:
 @pytest.mark.parametrize(
     ("size", "exact"),
     [
-        ((5, 4), True),
-        ((20, 16), True),
-        ((40, 32), True),
-        ((5, 16), True),
-        ((20, 2), True),
-        ((7, 3), False),
-        ((3, 11), False),
-        ((1, 1), False),
-        ((12, 9), False),
+        *((size, True) for size in ((5, 4), (20, 16), (40, 32), (5, 16), (20, 2))),
+        *((size, False) for size in ((7, 3), (3, 11), (1, 1), (12, 9))),
     ],
 )
 def test_equals_a_plain_loop_in_exact_arithmetic(
@@ -129,18 +122,17 @@ def test_nearest_takes_the_pixel_under_the_centre() -> None:
     assert resize_nearest(np.zeros((4, 6, 3), np.uint8), 5, 2).shape == (2, 5, 3)
 
 
-def test_a_downscaled_plane_stays_a_plane() -> None:
+def test_downscaled_planes_and_steps_stay() -> None:
     y, x = np.mgrid[:40, :60].astype(np.float32)
     smaller = downscale_disparity(20 + 0.3 * x + 0.5 * y, 44, 30)
     rows, columns = np.mgrid[:30, :44]
     plane = 20 + 0.3 * ((columns + 0.5) * 60 / 44 - 0.5) + 0.5 * ((rows + 0.5) * 40 / 30 - 0.5)
     inside = slice(1, -1), slice(1, -1)
     np.testing.assert_allclose(smaller[inside], (plane * 44 / 60)[inside], atol=0.01)
-
-
-def test_unknown_disparities_stay_where_they_are_when_downscaled() -> None:
+    step = np.where(np.arange(60) < 31, np.float32(9), np.float32(27)).repeat(40).reshape(60, 40).T.copy()
+    assert np.unique(downscale_disparity(step, 40, 28)).tolist() == [6, 18]
     holes = np.full((12, 12), 8, np.float32)
-    holes[6, 6] = np.nan
+    holes[6, 6] = np.nan  # unknown disparities stay where they are
     smaller = downscale_disparity(holes, 8, 8)
     np.testing.assert_array_equal(np.isnan(smaller), np.isnan(resize_nearest(holes, 8, 8)))
     np.testing.assert_allclose(smaller[np.isfinite(smaller)], 8 * 8 / 12, rtol=1e-6)
@@ -152,8 +144,3 @@ def test_channels_are_resized_each_on_their_own() -> None:
     assert resized.shape == (4, 5, 3)
     for channel in range(3):
         assert np.array_equal(resized[..., channel], imresize(color[..., channel], 0.5))
-
-
-def test_a_downscaled_step_has_no_values_between_its_sides() -> None:
-    step = np.where(np.arange(60) < 31, np.float32(9), np.float32(27)).repeat(40).reshape(60, 40).T.copy()
-    assert np.unique(downscale_disparity(step, 40, 28)).tolist() == [6, 18]
