@@ -301,20 +301,38 @@ class VideoWriter:
     def write(self, seconds: Fraction, *samples: np.ndarray) -> None:
         """Write a frame of each stream, (H, W, C), always of the same formats. Raises OutputError."""
         with self._report_errors():
-            for each in samples if not self.streams else ():
-                stream = _add_stream(self.container, each, self.lossless, self.rate, self.unit)
-                if self.live:
-                    stream.options |= {
-                        "preset": "veryfast",
-                        "tune": "zerolatency",
-                        "g": str(2 * round(self.rate)),
-                    }
-                self.streams.append(stream)
+            self.streams = self.streams or [self._add_stream(each) for each in samples]
             for stream, each in zip(self.streams, samples, strict=True):
-                frame = _convert_frame(self.library, each, stream.pix_fmt, self.lossless)
+                frame = self._convert_frame(each, stream.pix_fmt)
                 frame.pts, frame.time_base = round(seconds / self.unit), self.unit
                 self.container.mux(stream.encode(frame))
             self.count += 1
+
+    def _add_stream(self, samples: np.ndarray) -> Any:
+        height, width, channels = samples.shape
+        stream = self.container.add_stream("ffv1" if self.lossless else "libx264", rate=self.rate)
+        stream.height, stream.width = height, width
+        stream.time_base = stream.codec_context.time_base = self.unit
+        if self.lossless:
+            stream.pix_fmt = _LOSSLESS[channels, 8 * samples.itemsize][1]
+            stream.options = {"level": "3", "slicecrc": "1"}
+        else:
+            even = height % 2 == 0 and width % 2 == 0  # required by subsampled colours
+            stream.pix_fmt, stream.options = "yuv420p" if even else "yuv444p", {"crf": QUALITY}
+            context = stream.codec_context
+            context.colorspace = context.color_primaries = context.color_trc = context.color_range = _BT709
+        if self.live:
+            key_frames = str(2 * round(self.rate))  # every so many frames
+            stream.options |= {"preset": "veryfast", "tune": "zerolatency", "g": key_frames}
+        return stream
+
+    def _convert_frame(self, samples: np.ndarray, stored: str) -> Any:
+        samples = samples if self.lossless else to_uint8(samples)
+        given, _ = _LOSSLESS[samples.shape[2], 8 * samples.itemsize]
+        pixels = np.ascontiguousarray(samples[..., 0] if samples.shape[2] == 1 else samples)
+        frame = self.library.VideoFrame.from_ndarray(pixels, format=given)
+        ranges = {"dst_colorspace": "ITU709", "src_color_range": "JPEG", "dst_color_range": "MPEG"}
+        return frame.reformat(format=stored, **({} if self.lossless else ranges))
 
     def __enter__(self) -> Self:
         return self
@@ -336,32 +354,3 @@ class VideoWriter:
 def _describe(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
     channels = "grey" if shape[2] == 1 else "colour"
     return f"{shape[1]}x{shape[0]} {channels} with {8 * dtype.itemsize} bits"
-
-
-def _add_stream(container: Any, samples: np.ndarray, lossless: bool, rate: Fraction, unit: Fraction) -> Any:
-    height, width, channels = samples.shape
-    stream = container.add_stream("ffv1" if lossless else "libx264", rate=rate)
-    stream.height, stream.width = height, width
-    stream.time_base = stream.codec_context.time_base = unit
-    if lossless:
-        stream.pix_fmt = _LOSSLESS[channels, 8 * samples.itemsize][1]
-        stream.options = {"level": "3", "slicecrc": "1"}
-    else:
-        even = height % 2 == 0 and width % 2 == 0  # required by subsampled colours
-        stream.pix_fmt, stream.options = "yuv420p" if even else "yuv444p", {"crf": QUALITY}
-        context = stream.codec_context
-        context.colorspace = context.color_primaries = context.color_trc = context.color_range = _BT709
-    return stream
-
-
-def _convert_frame(library: Any, samples: np.ndarray, stored: str, lossless: bool) -> Any:
-    height, width, channels = samples.shape
-    samples = samples if lossless else to_uint8(samples)
-    given, _ = _LOSSLESS[channels, 8 * samples.itemsize]
-    pixels = np.ascontiguousarray(samples.reshape(height, width) if channels == 1 else samples)
-    frame = library.VideoFrame.from_ndarray(pixels, format=given)
-    if lossless:
-        return frame.reformat(format=stored)
-    return frame.reformat(
-        format=stored, dst_colorspace="ITU709", src_color_range="JPEG", dst_color_range="MPEG"
-    )

@@ -177,7 +177,7 @@ def test_a_video_whose_writing_fails_is_not_there(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(videos, "_convert_frame", full)
+    monkeypatch.setattr(videos.VideoWriter, "_convert_frame", full)
     made = pam("disparity left.mkv right.mkv -o out.mkv --count 1")
     assert made.code == 7
     assert "to resume, add --skip-existing" in made.complaints[-2]
