@@ -41,6 +41,7 @@ UPRIGHT_MATCHES, UPRIGHT_ERROR, UPRIGHT_SPREAD = 12, 1.5, 3.0
 """One camera is above the other if this many matches agree in their columns to this many px, and 90 % of
 their row offsets, after removing a rotation, spread by more than this many px."""
 
+Pixels = NDArray[np.generic]  # an image (H, W, 3)
 MeasuredMatches = tuple[matching.Matches, matching.Matches, int]
 """All matches, those measured at full size, and the downscaling factor."""
 
@@ -130,10 +131,7 @@ class PairCheck:
 
 
 def check_pair(
-    left: NDArray[np.generic],
-    right: NDArray[np.generic],
-    most: int = REFINED,
-    measured_matches: MeasuredMatches | None = None,
+    left: Pixels, right: Pixels, most: int = REFINED, measured_matches: MeasuredMatches | None = None
 ) -> PairCheck:
     """Check two images (H, W, 3) of one size, measuring at most `most` matches at full size.
 
@@ -173,7 +171,7 @@ def check_pair(
     )
 
 
-def measure_pair(left: NDArray[np.generic], right: NDArray[np.generic], most: int) -> MeasuredMatches:
+def measure_pair(left: Pixels, right: Pixels, most: int) -> MeasuredMatches:
     """Return the matches of two images side by side; see `measure_matches`.
 
     If few are confirmed, matches of any disparity in one row replace them: the objects may be very near.
@@ -196,9 +194,7 @@ def _take_one_row(found: matching.Matches, factor: int) -> matching.Matches | No
     return near if len(near) >= max(ENOUGH_MATCHES, ONE_ROW * len(found)) else None
 
 
-def measure_matches(
-    left: NDArray[np.generic], right: NDArray[np.generic], reach: tuple[float, float], most: int
-) -> MeasuredMatches:
+def measure_matches(left: Pixels, right: Pixels, reach: tuple[float, float], most: int) -> MeasuredMatches:
     """Return all matches, those measured at full size, and the downscaling factor; see `find_matches`."""
     found, factor = matching.find_matches(left, right, reach)
     measured = matching.refine_matches(left, right, found, factor, most)
@@ -210,7 +206,7 @@ def measure_matches(
     return found, measured, factor
 
 
-def _is_upright(left: NDArray[np.generic], right: NDArray[np.generic], most: int) -> bool:
+def _is_upright(left: Pixels, right: Pixels, most: int) -> bool:
     """Return True if columns agree, and rows differ from place to place as disparities do."""
     height, width = left.shape[:2]
     reach = REACH[1] * max(height, width), REACH[0] * height
@@ -224,9 +220,7 @@ def _is_upright(left: NDArray[np.generic], right: NDArray[np.generic], most: int
     return 2 * len(good) > len(found) and float(high - low) > UPRIGHT_SPREAD
 
 
-def _weigh_order(
-    left: NDArray[np.generic], right: NDArray[np.generic], offset: float, disparity: NDArray[np.float64]
-) -> float:
+def _weigh_order(left: Pixels, right: Pixels, offset: float, disparity: NDArray[np.float64]) -> float:
     """Return the log-odds that the first image is the left one, given row offset and disparities (px)."""
     factor = matching.choose_downscaling(left.shape, 120_000, 480)
     one, two = matching.downscale_to_uint8(left, factor), matching.downscale_to_uint8(right, factor)
@@ -241,7 +235,7 @@ def _weigh_order(
     return weigh_order(one, two, match)
 
 
-def _measure_common(left: NDArray[np.generic], right: NDArray[np.generic], offset: float) -> float | None:
+def _measure_common(left: Pixels, right: Pixels, offset: float) -> float | None:
     """Return the share of consistent matches in small copies, or None if these are too small or plain."""
     factor = matching.choose_downscaling(left.shape, 60_000, 320)
     height, width = left.shape[:2]
