@@ -55,7 +55,7 @@ def camchain(cameras: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]]) ->
         if step is not None:
             values["T_cn_cnm1"] = [*step.tolist(), [0, 0, 0, 1]]
         tree[f"cam{number}"] = values
-    return str(yaml.safe_dump(tree, sort_keys=False))
+    return str(yaml.safe_dump(tree, sort_keys=False, default_flow_style=None))
 
 
 def check_rig(stored: StoredCalibration, *, fisheye: bool = False, known_size: bool = True) -> None:
