@@ -29,6 +29,7 @@ import torch
 from bag_files import ideal_infos, write_bag
 from bag_files import picture as image_message
 from PIL import Image
+from simulated_rigs import make_chessboard, make_rig, photograph, sample_poses
 from unrectified import photographs
 from video_files import write_video
 from warm_python import WarmPython
@@ -36,9 +37,6 @@ from warm_python import WarmPython
 from pamcli.evaluation.image_quality import CNNIQA
 from pamcli.evaluation.submissions import load_rules
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
-
-sys.path.insert(0, str(Path(__file__).parent / "calibration"))
-from simulated_rigs import make_chessboard, make_rig, photograph, sample_poses
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "pamcli" / "guide").glob("*.md"))]

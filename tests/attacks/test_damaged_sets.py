@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
 from pam_program import pam
 from published import LARGE, SMALL, tree
 

@@ -14,10 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 from pam_program import forked, pam, refuse, refuse_all
+from PIL import Image
 
 from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.files.atomic import check_writable, lock_folder, write_atomically

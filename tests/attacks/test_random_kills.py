@@ -14,17 +14,14 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from PIL import Image
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 from pam_program import digest, forked, pam
+from PIL import Image
 
 from pamcli.registry.load import load_network
 from pamcli.training.checkpoints import read_checkpoint

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import cv2
@@ -12,12 +11,10 @@ import pytest
 from headless_browser import seen_by_browser
 from pam_program import names, pam, refuse, refuse_all, unchanged
 from PIL import Image
+from simulated_rigs import make_chessboard, make_rig, photograph, sample_poses
 
 from pamcli.calibration.files import read_calibration
 from pamcli.calibration.rig import Rig
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
-from simulated_rigs import make_chessboard, make_rig, photograph, sample_poses
 
 SIZE = (400, 250)
 BOARD = ("--board", "9x6", "--square", "30mm")

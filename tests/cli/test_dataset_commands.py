@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import source_trees
 from pam_program import Run, pam, refuse, refuse_all, unchanged
 from PIL import Image
 
 from pamcli.data.sources import SOURCES
 from pamcli.imaging.disparity_files import encode_disparity
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "data_sources"))
-import source_trees
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +10,11 @@ import pytest
 import stereo_files
 from pam_program import pam, refuse_all
 from PIL import Image
+from scenes import WALL, photograph_room
+from simulated_rigs import make_rig
 
 from pamcli.calibration.files import encode_rig
 from pamcli.calibration.rig import Rig
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
-from scenes import WALL, photograph_room
-from simulated_rigs import make_rig
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 PAIR = ("left.png", "right.png", "--calibration", "rig.yaml")

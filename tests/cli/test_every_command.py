@@ -6,7 +6,6 @@ The first thing to look at after a change, in half a minute; what each command p
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,17 +19,14 @@ import torch
 import typer
 from pam_program import pam
 from PIL import Image
+from published import LARGE, tree
 from safetensors.torch import load_file
+from unrectified import photographs
 
 from pamcli.cli import app
 from pamcli.evaluation import submissions
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.registry.catalog import SHIPPED
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
-from published import LARGE, tree
-from unrectified import photographs
 
 CALIBRATION = "cam0=[100 0 48; 0 100 32; 0 0 1]\nbaseline=100\ndoffs=0\nwidth=96\nheight=64\n"
 TRAINING = "--crop 64x32 --variant scales=1,blocks=1,refinement=none --batch 1 --steps 1 --workers 0"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import cv2
@@ -11,12 +10,10 @@ import pytest
 import tifffile
 from pam_program import pam
 from PIL import Image
+from simulated_rigs import Flat, make_chessboard, make_rig, make_texture, photograph, sample_poses
 
 from pamcli.calibration.files import read_calibration
 from pamcli.calibration.rig import Rig
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
-from simulated_rigs import Flat, make_chessboard, make_rig, make_texture, photograph, sample_poses
 
 SIZE = (320, 200)
 AWAY = 20

@@ -6,22 +6,19 @@ import errno
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from pam_program import Run, files, forked, gate, names, pam, refuse, refuse_all, unchanged
+from published import LARGE, SMALL, archive, tree
+from published import files as pictures
 
 from pamcli.cli.progress import Progress
 from pamcli.evaluation.image_quality import CNNIQA
 from pamcli.files import atomic
 from pamcli.flickr1024 import resumable
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
-from published import LARGE, SMALL, archive, tree
-from published import files as pictures
 
 PREPARE = ["dataset", "prepare-flickr1024", "Flickr1024/", "-o", "out", "--scale", "2", "--workers", "1"]
 

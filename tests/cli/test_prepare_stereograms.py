@@ -14,11 +14,9 @@ import pytest
 from numpy.typing import NDArray
 from pam_program import files, names, pam, refuse, unchanged
 from PIL import Image
+from published import archive, png, split_stereogram, views
 
 from pamcli.flickr1024 import stereogram_pairs
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
-from published import archive, png, split_stereogram, views
 
 PREPARE = ["dataset", "prepare-flickr1024", "found", "-o", "mine", "--from-stereograms", "--workers", "1"]
 PREPARE += ["--infinity", "no"]

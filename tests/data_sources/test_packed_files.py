@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
-from PIL import Image
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import photo_files
+import pytest
 import stereo_files
+from PIL import Image
 
 from pamcli.data.open import open_data
 from pamcli.data.preparing import list_data_pairs

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
 from published import LARGE, png, tree, views
 
 from pamcli.data.open import open_data

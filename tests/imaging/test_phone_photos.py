@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import io
 import struct
-import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
-from PIL import Image
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import photo_files as made
+import pytest
 import stereo_files
 from image_bytes import pillow_bytes
+from PIL import Image
 
 from pamcli.errors import InputError
 from pamcli.files.paths import are_packed, states_layout

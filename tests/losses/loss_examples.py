@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+import formulas
 import torch
 from torch import Tensor
 
 from pamcli.losses.total import GroundTruth
 from pamcli.losses.unsupervised import Quotient
 from pamcli.networks.parallax import ParallaxMaps, attention
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "networks"))
-import formulas
 
 __all__ = [
     "HEIGHT",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,6 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 pytest.importorskip("rosbags", reason="rosbags is not installed (pip install 'pamcli[ros]')")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +9,6 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 from pam_program import pam
 from simulated_rigs import make_chessboard, make_rig, photograph, sample_poses
 from video_files import write_video
