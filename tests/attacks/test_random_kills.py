@@ -32,7 +32,7 @@ SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 PAIRS = 3
 BATCHES = {"disparity": "--color-map {out}/"}
 TRAININGS = {  # the least work: what is killed is the run around it
-    "superres": "--data procedural --scale 2 --crop 12x12 --steps 3 --variant views=left "
+    "superres": "--data pairs:mine --scale 2 --crop 12x12 --steps 3 --variant views=left "
     "--set losses.pam=0 --set losses.likelihood=0",
 }
 RUN = ["--batch", "1", "--set", "checkpoint_every=1", "--seed", "3", "--set", "log_every=1"]
@@ -43,15 +43,15 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with small pairs in l/ and r/, and networks that are loaded once."""
+    """A folder with the data set of small pairs mine/, and networks that are loaded once."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("pamcli.inference.models.load_network", functools.cache(load_network))
-    for side, name in (("l", "left"), ("r", "right")):
-        Path(side).mkdir()
-        view = Image.open(SAMPLE / f"{name}.png").convert("RGB")
+    for side in ("left", "right"):
+        Path("mine", side).mkdir(parents=True)
+        view = Image.open(SAMPLE / f"{side}.png").convert("RGB")
         for number in range(PAIRS):
             x = 300 + 8 * number
-            view.crop((x, 200, x + 48, 232)).save(f"{side}/{number}.png")
+            view.crop((x, 200, x + 48, 232)).save(f"mine/{side}/{number}.png")
 
 
 def stopped(command: list[str], number: signal.Signals | None, after: float) -> int:
@@ -77,7 +77,7 @@ def results(folder: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("command", BATCHES)
 def test_a_batch(command: str, request: pytest.FixtureRequest) -> None:
-    words = [command, "l/", "r/", "--device", "cpu", "-o", "{out}/", *BATCHES[command].split()]
+    words = [command, "mine/left", "mine/right", "--device", "cpu", "-o", "{out}/", *BATCHES[command].split()]
     whole, parted = ([word.replace("{out}", name) for word in words] for name in ("whole", "out"))
     assert pam(*whole).code == 0
     most = seconds_of([*whole, "--overwrite"])

@@ -44,7 +44,7 @@ COMMANDS = {
     "eval disparity": "--data kitti2015:kitti --predictions made --report out.html --per-image out.csv",
     "eval protocols": "kitti",
     "eval superres": "--data pairs:mine?first=1 --predictions enlarged --scale 2 --report out.html",
-    "train disparity": f"--data procedural -o out {TRAINING}",
+    "train disparity": f"--data pairs:mine -o out {TRAINING}",
     "train superres": "--data pairs:mine --scale 2 --crop 12x12 --batch 1 --steps 1 --workers 0 -o out",
     "calibration show": "calib.txt",
     "weights list": "",
