@@ -64,21 +64,15 @@ def test_round_trip(tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".pfm", ".png", ".tif"])
-def test_opencv_reads_the_same(tmp_path: Path, suffix: str) -> None:
+def test_opencv_reads_and_writes_the_same(tmp_path: Path, suffix: str) -> None:
     disparity = example()
     other = cv2.imread(str(written(tmp_path, disparity, suffix)), cv2.IMREAD_UNCHANGED)
     assert other is not None
+    expected = np.where(np.isfinite(disparity), disparity, INF if suffix == ".pfm" else NAN)
     if suffix == ".png":
-        assert other.dtype == np.uint16
         expected = np.round(np.nan_to_num(disparity, nan=0, posinf=0) * 256)
-    else:
-        assert other.dtype == np.float32
-        expected = np.where(np.isfinite(disparity), disparity, INF if suffix == ".pfm" else NAN)
+    assert other.dtype == (np.uint16 if suffix == ".png" else np.float32)
     np.testing.assert_array_equal(other, expected.astype(other.dtype))
-
-
-@pytest.mark.parametrize("suffix", [".pfm", ".png", ".tif"])
-def test_what_opencv_writes_is_read(tmp_path: Path, suffix: str) -> None:
     values = np.random.default_rng(1).uniform(1, 200, (6, 5)).astype(np.float32)
     stored = np.round(values * 256).astype(np.uint16) if suffix == ".png" else values
     path = tmp_path / f"other{suffix}"
@@ -302,15 +296,6 @@ def test_cut_short(suffix: str, cut: int, tmp_path: Path, capfd: pytest.CaptureF
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("suffix", DISPARITY_SUFFIXES)
-def test_files_that_cannot_be_read(tmp_path: Path, suffix: str) -> None:
-    with pytest.raises(InputError, match="there is no such file"):
-        read_disparity(tmp_path / f"missing{suffix}")
-    (tmp_path / f"folder{suffix}").mkdir()
-    with pytest.raises(InputError, match="it is a folder"):
-        read_disparity(tmp_path / f"folder{suffix}")
-
-
 @pytest.mark.parametrize("suffix", CONFIDENCE_SUFFIXES)
 def test_confidence(tmp_path: Path, suffix: str) -> None:
     confidence = np.array([[0, 0.25, 0.5], [0.75, 1, 0.1]], np.float32)
@@ -324,7 +309,7 @@ def test_confidence(tmp_path: Path, suffix: str) -> None:
         np.testing.assert_array_equal(read_disparity(path), confidence)
 
 
-def test_unknown_suffixes(tmp_path: Path) -> None:
+def test_names_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"\.jpg is not a supported format"):
         encode_confidence(np.zeros((2, 2), np.float32), ".jpg")
     with pytest.raises(UsageError, match=r"\.exr is not a supported format") as caught:
@@ -332,6 +317,11 @@ def test_unknown_suffixes(tmp_path: Path) -> None:
     assert ".pfm" in (caught.value.hint or "")
     with pytest.raises(UsageError, match="a name without suffix"):
         read_disparity(tmp_path / "disp")
+    with pytest.raises(InputError, match="there is no such file"):
+        read_disparity(tmp_path / "missing.pfm")
+    (tmp_path / "folder.png").mkdir()
+    with pytest.raises(InputError, match="it is a folder"):
+        read_disparity(tmp_path / "folder.png")
 
 
 def test_the_limit_can_be_moved(tmp_path: Path) -> None:

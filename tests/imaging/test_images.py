@@ -76,43 +76,36 @@ def test_ppm_and_pgm() -> None:
 
 @pytest.mark.parametrize("suffix", [".png", ".tif", ".webp", ".PNG"])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-@pytest.mark.parametrize(("grey", "alpha", "icc"), [(False, True, None), (True, False, PROFILE)])
-def test_round_trip(suffix: str, dtype: DTypeLike, grey: bool, alpha: bool, icc: bytes | None) -> None:
-    if suffix == ".webp" and dtype == np.uint16:
-        pytest.skip("WebP has 8 bits")
-    before = example(dtype, grey=grey, alpha=alpha, icc=icc)
-    after = read_image(encode_image(before, suffix, name="a"))
-    np.testing.assert_array_equal(after.pixels, before.pixels)
-    assert after.pixels.dtype == dtype
-    assert after.pixels.flags.c_contiguous
-    assert after.grey == (grey and suffix != ".webp")  # WebP has no grey
-    assert after.icc_profile == icc
-    assert after.orientation == 1
-    assert (after.alpha is None) == (before.alpha is None)
-    if before.alpha is not None and after.alpha is not None:
-        assert after.alpha.dtype == dtype
-        np.testing.assert_array_equal(after.alpha, before.alpha)
-
-
-@pytest.mark.parametrize("suffix", [".png", ".tif", ".webp"])
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 @pytest.mark.parametrize("grey", [False, True])
 @pytest.mark.parametrize("alpha", [False, True])
-def test_other_libraries_read_the_same(suffix: str, dtype: DTypeLike, grey: bool, alpha: bool) -> None:
-    """8 bits in Pillow, and 16 bits in OpenCV."""
-    if dtype == np.uint16 and (suffix == ".webp" or (grey and alpha)):
-        pytest.skip("WebP has 8 bits, and OpenCV makes four channels of grey and alpha in its own way")
+def test_written_images_are_read_again(suffix: str, dtype: DTypeLike, grey: bool, alpha: bool) -> None:
+    """Other libraries read the same: Pillow 8 bits, OpenCV 16 bits."""
+    if dtype == np.uint16 and suffix == ".webp":
+        pytest.skip("WebP has 8 bits")
     made = example(dtype, grey=grey, alpha=alpha, icc=PROFILE)
     data = encode_image(made, suffix, name="a")
+    read = read_image(data)
+    np.testing.assert_array_equal(read.pixels, made.pixels)
+    assert (read.pixels.dtype, read.icc_profile, read.orientation) == (dtype, PROFILE, 1)
+    assert read.pixels.flags.c_contiguous
+    assert read.grey == (grey and suffix != ".webp")  # WebP has no grey
+    if made.alpha is None:
+        assert read.alpha is None
+    else:
+        assert read.alpha is not None
+        assert read.alpha.dtype == dtype
+        np.testing.assert_array_equal(read.alpha, made.alpha)
+    if dtype == np.uint16 and grey and alpha:
+        return  # unknown to Pillow, and OpenCV makes four channels in its own way
     image = Image.open(io.BytesIO(data))
     assert image.info["icc_profile"] == PROFILE
     if suffix != ".webp" and dtype == np.uint8:
         assert image.mode == ("L" if grey else "RGB") + ("A" if alpha else "")
     color = made.pixels[..., 0] if grey and dtype == np.uint16 else made.pixels
     expected = color if made.alpha is None else np.dstack([color, made.alpha])
-    read = np.asarray(image.convert("RGBA" if alpha else "RGB")) if dtype == np.uint8 else opencv(data)
-    assert read.dtype == dtype
-    np.testing.assert_array_equal(read, expected)
+    other = np.asarray(image.convert("RGBA" if alpha else "RGB")) if dtype == np.uint8 else opencv(data)
+    assert other.dtype == dtype
+    np.testing.assert_array_equal(other, expected)
 
 
 def test_jpeg_keeps_colour_and_profile() -> None:
@@ -345,27 +338,15 @@ def test_broken_exif_is_ignored(exif: bytes, format_: str, capfd: pytest.Capture
     assert capfd.readouterr() == ("", "")
 
 
-def test_pixels_are_spread_over_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    samples = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
-    whole = raster.encode_png(samples)
-    monkeypatch.setattr(raster, "_LARGEST_CHUNK", 700)
-    data = raster.encode_png(samples)
-    assert (whole.count(b"IDAT"), data.count(b"IDAT")) == (1, 3)
-    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(data))), samples)
-    with io.BytesIO(data) as stream:
-        np.testing.assert_array_equal(raster.read_png(stream, "a", None)[0], samples)
-
-
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 @pytest.mark.parametrize("shape", [(1, 1), (7, 1), (1, 9, 3), (5, 1, 4), (13, 17, 3)])
-def test_images_of_a_pixel_a_row_or_a_column(shape: tuple[int, ...], dtype: type) -> None:
-    samples = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
+def test_pngs_of_any_shape(shape: tuple[int, ...], dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = noise(*shape, dtype=dtype)
+    data = raster.encode_png(samples)
+    np.testing.assert_array_equal(opencv(data), samples)
     # A part of a larger array: its numbers do not lie side by side.
-    spread = np.repeat(samples, 2, axis=1)[:, ::2]
-    data = raster.encode_png(spread)
-    found = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-    assert found is not None
-    if len(shape) == 3:
-        found = found[..., [2, 1, 0, 3][: shape[2]]]
-    np.testing.assert_array_equal(found, samples)
-    assert raster.encode_png(samples) == data
+    assert raster.encode_png(np.repeat(samples, 2, axis=1)[:, ::2]) == data
+    monkeypatch.setattr(raster, "_LARGEST_CHUNK", 700)
+    several = raster.encode_png(samples)
+    assert (several.count(b"IDAT") > 1) == (len(data) > 800)
+    np.testing.assert_array_equal(opencv(several), samples)
