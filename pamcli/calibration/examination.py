@@ -49,16 +49,10 @@ NEAREST, FARTHEST = 0.02, 2000.0  # m, plausible median distances
 USUAL_BASELINES = 0.02, 2.0  # m
 GOOD_LENGTH = 0.03  # relative error of a known length
 ROW_TOPICS = "rows", "matches", "rectifying", "cameras"  # findings that another interpretation may explain
+KnownLength = tuple[tuple[tuple[float, float], tuple[float, float]], float]
+"""Two pixels of the unrectified left image, and their known distance, m."""
 SWAP = "swap the two images"
 MOVED = "the cameras have moved, or the calibration is of other cameras: pam calibration make"
-
-
-@dataclass(frozen=True)
-class KnownLength:
-    """Two pixels of the unrectified left image with their known distance, m."""
-
-    points: tuple[tuple[float, float], tuple[float, float]]
-    metres: float
 
 
 @dataclass(frozen=True)
@@ -296,24 +290,24 @@ def _judge_distances(pair: _RectifiedPair, calibration: Calibration, doubt: str 
 def _judge_lengths(
     pair: _RectifiedPair, calibration: Calibration, known: Sequence[KnownLength]
 ) -> Iterator[Finding]:
-    for each in known:
-        points = np.array(each.points, np.float64)
+    for ends, metres in known:
+        points = np.array(ends, np.float64)
         if pair.rig is not None:
             points = pair.rig.rectify_points(points, points)[0]
         found = measure_length(pair.left, pair.right, calibration, points)
-        (x1, y1), (x2, y2) = each.points
+        (x1, y1), (x2, y2) = ends
         name = f"known length {x1:g},{y1:g},{x2:g},{y2:g}"
         if isinstance(found, int):
-            x, y = each.points[found]
+            x, y = ends[found]
             text = f"the point {x:g},{y:g} px has no match in the right image"
             do = "choose points with texture, away from edges, that both cameras see"
             yield Finding(name, "look", text, do)
             continue
         length, error = found
-        ratio = length / each.metres
+        ratio = length / metres
         text = f"measured {_format_length(length)} (+- {_format_length(error)} from matching), "
-        text += f"stated {_format_length(each.metres)}"
-        if abs(ratio - 1) <= max(GOOD_LENGTH, 2 * error / each.metres):
+        text += f"stated {_format_length(metres)}"
+        if abs(ratio - 1) <= max(GOOD_LENGTH, 2 * error / metres):
             yield Finding(name, "ok", text)
             continue
         right = calibration.baseline / ratio

@@ -15,7 +15,6 @@ from pamcli.calibration.camera import make_rotation
 from pamcli.calibration.geometry import Floats, Pixels, Size
 from pamcli.calibration.rig import LARGEST_SIDE, MOST_EMPTY, Rectification
 from pamcli.errors import InputError
-from pamcli.imaging.images import to_uint8
 from pamcli.imaging.matching import match_keypoints, to_grey
 
 FEATURES = 4000
@@ -140,7 +139,7 @@ def _match(left: Pixels, right: Pixels) -> tuple[Floats, Floats]:
     """Return positions (N, 2) of matching features that agree with one epipolar geometry."""
     import cv2
 
-    first, second = (to_grey(np.ascontiguousarray(to_uint8(view))) for view in (left, right))
+    first, second = to_grey(left), to_grey(right)
     one, two = match_keypoints(first, second, FEATURES, RIVAL)
     agree = np.zeros(len(one), bool)
     if len(one) >= FEWEST_MATCHES:

@@ -14,7 +14,6 @@ from pamcli.calibration.description import EXTRINSICS, CameraDescription, Extrin
 from pamcli.calibration.feature_rectification import FEATURES, FEWEST_MATCHES, RIVAL
 from pamcli.calibration.geometry import Floats, Pixels
 from pamcli.errors import PamError
-from pamcli.imaging.images import to_uint8
 from pamcli.imaging.matching import match_keypoints, to_grey
 
 FITS = 1.0, 0.004  # row error that half of the matches may have: px, and part of the image height
@@ -38,7 +37,7 @@ def compare_interpretations(
     description: CameraDescription, asked: Interpretation, left: Pixels, right: Pixels
 ) -> Comparison | None:
     """Try every interpretation on two images (H, W, 3); return None if they have too few matches."""
-    first, second = (to_grey(np.ascontiguousarray(to_uint8(view))) for view in (left, right))
+    first, second = to_grey(left), to_grey(right)
     matches = match_keypoints(first, second, FEATURES, RIVAL)
     if len(matches[0]) < FEWEST_MATCHES or not description.pairs:
         return None

@@ -15,9 +15,9 @@ from pamcli.calibration.parsing import KB4, MOST_VALUES, RATIONAL, Section, is_f
 from pamcli.errors import InputError
 from pamcli.files.units import parse_length
 
-_NAMES = tomllib.loads(resources.files("pamcli.calibration").joinpath("names.toml").read_text("utf-8"))
+NAMES = tomllib.loads(resources.files("pamcli.calibration").joinpath("names.toml").read_text("utf-8"))
 _BY_SIDE, _ALONE, _GENERIC = (
-    {name: meaning for meaning, names in _NAMES[table].items() for name in names.split()}
+    {name: meaning for meaning, names in NAMES[table].items() for name in names.split()}
     for table in ("by_side", "alone", "generic")
 )
 _MEANINGS = {

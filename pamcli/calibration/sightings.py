@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pamcli.calibration.boards import (
     FEWEST_CORNERS,
@@ -20,7 +18,6 @@ from pamcli.calibration.boards import (
 )
 from pamcli.calibration.geometry import Floats, Pixels
 from pamcli.errors import InputError
-from pamcli.imaging.images import to_uint8
 from pamcli.imaging.matching import to_grey
 
 SHOWN_SIDE, BRIGHTNESS_SIDE = 640, 60  # px, longer side of the images kept for a page and of brightness maps
@@ -76,7 +73,7 @@ class SightingCollector:
         sighting, views = self.search(name, left, right)
         moved = 0.0
         if following is not None and sighting.left:
-            moved = measure_motion(views[0], _to_grey(following), sighting.left.corners.pixels)
+            moved = measure_motion(views[0], to_grey(following), sighting.left.corners.pixels)
         if not sighting.detections:
             least = "the whole board" if self.board.marker is None else f"{FEWEST_CORNERS} corners of it"
             self.rejections.append(Rejection(name, f"neither image shows {least}"))
@@ -101,7 +98,7 @@ class SightingCollector:
             sizes = f"{size[0]}x{size[1]} px, but earlier images are {self.size[0]}x{self.size[1]} px"
             raise InputError(f"{name} is {sizes}", "calibrate with images of one size")
         self.size, self.count = size, self.count + 1
-        views = [_to_grey(view) for view in (left, right)]
+        views = [to_grey(left), to_grey(right)]
         small = [_shrink(view, BRIGHTNESS_SIDE) for view in views]
         self.brightest = [np.maximum(*each) for each in zip(self.brightest or small, small, strict=True)]
         self._detector = self._detector or find_detector(self.board, views)
@@ -137,10 +134,6 @@ class SightingCollector:
         if (other := guess_board(self.board, self._without)) is not None:
             hint = f"they show a board of {other.columns}x{other.rows}: `board` {other.columns}x{other.rows}"
         raise InputError(f"none of the {self.count} image pairs shows a {self.board.kind}", hint)
-
-
-def _to_grey(view: NDArray[Any]) -> Grey:
-    return to_grey(np.ascontiguousarray(to_uint8(view)))
 
 
 def _shrink(view: Grey, side: int) -> Grey:

@@ -19,6 +19,7 @@ from pamcli.calibration.camera import (
 from pamcli.calibration.description import CameraDescription, pair_cameras
 from pamcli.calibration.generic_files import read_named
 from pamcli.calibration.geometry import Floats, Size
+from pamcli.calibration.named_values import NAMES
 from pamcli.calibration.opencv_files import TOPIC, describe_ros
 from pamcli.calibration.parsing import (
     KB4,
@@ -154,17 +155,7 @@ def read_mrcal(source: Source) -> CameraDescription:
     return CameraDescription("mrcal", [pair_cameras(placed)], numbers=pair)
 
 
-_MODELS = {  # parameters in COLMAP's order, with OpenCV's names; f: one focal length for both axes
-    "SIMPLE_PINHOLE": "f cx cy",
-    "PINHOLE": "fx fy cx cy",
-    "SIMPLE_RADIAL": "f cx cy k1",
-    "RADIAL": "f cx cy k1 k2",
-    "OPENCV": "fx fy cx cy k1 k2 p1 p2",
-    "FULL_OPENCV": "fx fy cx cy k1 k2 p1 p2 k3 k4 k5 k6",
-    "OPENCV_FISHEYE": "fx fy cx cy k1 k2 k3 k4",
-    "SIMPLE_RADIAL_FISHEYE": "f cx cy k1",
-    "RADIAL_FISHEYE": "f cx cy k1 k2",
-}
+_MODELS = NAMES["colmap"]
 _CAMERA = re.compile(r"(\d+)[ \t]+([A-Z_]+)[ \t]+(\d+)[ \t]+(\d+)[ \t]+([-+.\deE \t]+)")
 _IMAGE = re.compile(r"\d+((?:[ \t]+[-+.\deE]+){7})[ \t]+(\d+)[ \t]+(\S*[A-Za-z_./]\S*)")
 _RIG = re.compile(r"\d+[ \t]+(\d+)[ \t]+(?:0|CAMERA)[ \t]+(\d+)\b(.*)")

@@ -83,11 +83,10 @@ def command(
 def _examine(options: Pair, console: Console) -> None:
     from pamcli.batch.camera_files import read_description, read_stated_calibration
     from pamcli.calibration.description import StoredCalibration
-    from pamcli.calibration.examination import KnownLength, examine, examine_interpretations
+    from pamcli.calibration.examination import examine, examine_interpretations
     from pamcli.calibration.files import prefix_errors
     from pamcli.imaging.stereo_pair import read_packed_pair, read_pair
 
-    known = [KnownLength(*each) for each in options.known_length or ()]
     files, reading, recording, stored = options.calibration_files, None, None, None
     inputs = options.inputs or []
     if is_recording(inputs[0]) and len(inputs) == 1:
@@ -120,7 +119,7 @@ def _examine(options: Pair, console: Console) -> None:
     if reading is not None:
         check = partial(examine_interpretations, *views, *reading)
     with prefix_errors(", ".join(map(str, files))):
-        findings = check(known)
+        findings = check(options.known_length or ())
     findings = [replace(each, do=each.do and format_option_names(each.do)) for each in findings]
     is_ok = all(each.verdict != "wrong" for each in findings)
     console.answer({"findings": [asdict(each) for each in findings], "ok": is_ok}, *map(str, findings))

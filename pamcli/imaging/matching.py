@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pamcli.imaging.images import to_uint8
+
 Grey = NDArray[np.uint8]
 Colours = NDArray[np.uint8]
 Values = NDArray[np.float32]
@@ -66,9 +68,11 @@ def downscale_to_uint8(view: NDArray[Any], factor: int) -> Colours:
     return np.ascontiguousarray(small, dtype=np.uint8)
 
 
-def to_grey(view: Colours) -> Grey:
+def to_grey(view: NDArray[Any]) -> Grey:
+    """Convert RGB (H, W, 3), uint8 or uint16, to 8-bit grey levels (H, W)."""
     import cv2
 
+    view = np.ascontiguousarray(to_uint8(view))
     return np.asarray(cv2.cvtColor(view, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
 
 

@@ -1,4 +1,4 @@
-"""Synthetic stereo rigs, and the photographs of boards and textured planes.
+"""Synthetic stereo rigs, and the photographs of boards, textured planes, and a room with wall and floor.
 
 Rays are traced to the plane, nine per pixel; blur, vignetting, noise and 8-bit rounding follow.
 """
@@ -20,6 +20,10 @@ NOISE = 2.5
 """Standard deviation of the noise of the sensor, grey levels."""
 FINER = 3
 """Rays per pixel, horizontally and vertically."""
+WALL, FLOOR = 4.0, 1.2
+"""Metres from the left camera: ahead, and below."""
+LEVEL = cv2.Rodrigues(np.array([np.pi / 2, 0, 0]))[0]
+"""Rotation of a plane that lies horizontally."""
 
 
 @dataclass(frozen=True)
@@ -232,3 +236,29 @@ def measure_row_errors(rig: Rig, found: Rig) -> np.ndarray:
             taken &= ((side > 0) & (side < rig.size)).all(axis=1)
         apart.append(np.abs(left - right)[taken, 1])
     return np.concatenate(apart)
+
+
+def photograph_room(rig: Rig, seed: int = 0, *, floor: float = FLOOR) -> tuple[np.ndarray, np.ndarray]:
+    """Photograph the room: left and right image (H, W, 3) uint8, before rectification."""
+    flats = (
+        (make_texture(seed, 14), np.eye(3), [0, 0, WALL]),
+        (make_texture(seed + 1, 14), LEVEL, [0, floor, WALL]),
+    )
+    views = []
+    for camera, turn, there in (
+        (rig.left, np.eye(3), np.zeros(3)),
+        (rig.right, rig.rotation, rig.translation),
+    ):
+        simulator = CameraSimulator(camera, rig.size if camera is rig.left else rig.right_size or rig.size)
+        view = None
+        for flat, rotation, translation in flats:
+            pose = turn @ rotation, turn @ np.array(translation) + there
+            taken = simulator.photograph(flat, *pose, np.random.default_rng(seed + len(views)))
+            rays = (
+                simulator.rays[simulator.margin : -simulator.margin, simulator.margin : -simulator.margin]
+                @ turn
+            )
+            below = rays[..., 1] / np.maximum(rays[..., 2], 1e-9) > floor / WALL  # the floor
+            view = taken if view is None else np.where(below, taken, view)
+        views.append(np.repeat(view[..., None], 3, axis=2).astype(np.uint8))
+    return views[0], views[1]

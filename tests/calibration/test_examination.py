@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 import pytest
-from scenes import FLOOR, WALL, photograph_room
-from simulated_rigs import make_rig
+from simulated_rigs import FLOOR, WALL, make_rig, photograph_room
 
 from pamcli.calibration.description import StoredCalibration
 from pamcli.calibration.examination import KnownLength, examine
@@ -184,13 +183,13 @@ def test_principal_points_that_put_things_behind_infinity(offset: float, room: R
 
 def test_a_known_length(room: Room) -> None:
     one, two = room.rig.left.project(ENDS).tolist()
-    known = [KnownLength((tuple(one), tuple(two)), float(np.linalg.norm(ENDS[0] - ENDS[1])))]
+    known = [((tuple(one), tuple(two)), float(np.linalg.norm(ENDS[0] - ENDS[1])))]
     topic = f"known length {one[0]:g},{one[1]:g},{two[0]:g},{two[1]:g}"
     check(room.views, store(room.rig), "", topic, "ok", known=known)
     longer = store(room.rig.with_baseline(1.2 * room.rig.baseline))
     found = check(room.views, longer, topic, topic, "1.2 times the true ones", known=known)
     do = found[topic].do or ""
     assert float(do.split("`baseline` ")[1].split("m")[0]) == pytest.approx(room.rig.baseline, rel=0.03)
-    near = [KnownLength(((3.0, 3.0), (320.0, 200.0)), 1.0)]
+    near = [(((3.0, 3.0), (320.0, 200.0)), 1.0)]
     said = "look: the point 3,3 px has no match in the right image"
     check(room.views, store(room.rig), "", "known length 3,3,320,200", said, known=near)

@@ -9,8 +9,7 @@ import calibration_files as files
 import cv2
 import numpy as np
 import pytest
-from scenes import photograph_room
-from simulated_rigs import make_rig
+from simulated_rigs import make_rig, photograph_room
 
 from pamcli.batch.rectification import rectify_files
 from pamcli.calibration.camera import make_transform, scale_matrix

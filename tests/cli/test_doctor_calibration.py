@@ -10,8 +10,7 @@ import pytest
 import stereo_files
 from pam_program import pam, refuse_all
 from PIL import Image
-from scenes import WALL, photograph_room
-from simulated_rigs import make_rig
+from simulated_rigs import WALL, make_rig, photograph_room
 
 from pamcli.calibration.files import encode_rig
 from pamcli.calibration.rig import Rig
