@@ -5,7 +5,6 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +78,7 @@ FORMATS = (
 )
 """Formats in the order of the attempts: the first one that reads the files counts."""
 
-_UNSUPPORTED = tomllib.loads(
-    resources.files("pamcli.calibration").joinpath("unsupported.toml").read_text("utf-8")
-)["files"]
+_UNSUPPORTED = tomllib.loads(Path(__file__).with_name("unsupported.toml").read_text("utf-8"))["files"]
 
 
 def read_calibration(

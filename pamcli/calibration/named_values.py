@@ -4,7 +4,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from pamcli.calibration.parsing import KB4, MOST_VALUES, RATIONAL, Section, is_f
 from pamcli.errors import InputError
 from pamcli.files.units import parse_length
 
-NAMES = tomllib.loads(resources.files("pamcli.calibration").joinpath("names.toml").read_text("utf-8"))
+NAMES = tomllib.loads(Path(__file__).with_name("names.toml").read_text("utf-8"))
 _BY_SIDE, _ALONE, _GENERIC = (
     {name: meaning for meaning, names in NAMES[table].items() for name in names.split()}
     for table in ("by_side", "alone", "generic")

@@ -8,7 +8,7 @@ unknown.
 
 import math
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 import numpy as np
 
@@ -39,5 +39,5 @@ def colorize(disparity: np.ndarray, low: float, high: float, *, grey: bool = Fal
 @cache
 def get_color_table() -> np.ndarray:
     """Return the colours from far to near, (256, 3) uint8 RGB, in perceptually equal steps."""
-    text = resources.files("pamcli.imaging").joinpath("colormap.txt").read_text("utf-8")  # hexadecimal
+    text = Path(__file__).with_name("colormap.txt").read_text("utf-8")  # hexadecimal
     return np.frombuffer(bytes.fromhex(text), np.uint8).reshape(256, 3)

@@ -9,6 +9,7 @@ import shlex
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -272,31 +273,27 @@ def write_video(
     return writer.count
 
 
+@dataclass
 class VideoWriter:
     """Writes the frames of one or several video streams into one file; a context that completes it."""
 
-    def __init__(
-        self,
-        place: str,
-        kind: str,
-        name: str,
-        *,
-        rate: Fraction,
-        unit: Fraction,
-        notes: Mapping[str, str],
-        lossless: bool,
-        live: bool = False,
-    ) -> None:
-        """Open a file or an address. kind: FFmpeg's format; name: in messages; live: encode without delay.
+    place: str  # file or address
+    kind: str  # FFmpeg's format
+    name: str  # in messages
+    _: KW_ONLY
+    rate: Fraction
+    unit: Fraction
+    notes: Mapping[str, str]
+    lossless: bool
+    live: bool = False  # True to encode without delay
 
-        Raises OutputError.
-        """
-        self.library, self.name, self.count = import_extra("av"), name, 0
-        self.rate, self.unit, self.lossless, self.live = rate, unit, lossless, live
+    def __post_init__(self) -> None:
+        """Open the file. Raises OutputError."""
+        self.library, self.count = import_extra("av"), 0
         self.streams: list[Any] = []
         with self._report_errors():
-            self.container = self.library.open(place, "w", format=kind)
-        self.container.metadata.update(notes)
+            self.container = self.library.open(self.place, "w", format=self.kind)
+        self.container.metadata.update(self.notes)
 
     def write(self, seconds: Fraction, *samples: np.ndarray) -> None:
         """Write a frame of each stream, (H, W, C), always of the same formats. Raises OutputError."""
