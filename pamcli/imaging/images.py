@@ -100,8 +100,7 @@ def decode_image(stream: BinaryIO, name: str, max_pixels: int | None) -> RgbImag
     stream.seek(0)
     for pattern, reader in _READERS:
         if re.match(pattern, magic, re.DOTALL):
-            samples, stated = reader(stream, name, max_pixels)
-            return make_upright(samples, **stated)
+            return make_upright(reader(stream, name, max_pixels))
     if re.match(_VIDEO, magic, re.DOTALL):
         raise video_error(name)
     pfm = re.match(rb"P[fF]\s", magic)
@@ -113,27 +112,20 @@ def decode_image(stream: BinaryIO, name: str, max_pixels: int | None) -> RgbImag
     raise InputError(f"{name} is {reason}", _SUPPORTED)
 
 
-def make_upright(
-    samples: np.ndarray,
-    *,
-    icc_profile: bytes | None = None,
-    exif: bytes = b"",
-    orientation: int | None = None,
-    jpeg_quality: int | None = None,
-    dpi: tuple[float, ...] | None = None,
-) -> RgbImage:
-    """Return the samples of `raster.Decoded` as an upright image; `orientation` overrides that in `exif`."""
+def make_upright(decoded: raster.Decoded) -> RgbImage:
+    """Return an upright image; a stated orientation overrides that in the EXIF block."""
+    samples, stated = decoded
+    exif, dpi, orientation = stated.get("exif", b""), stated.get("dpi"), stated.get("orientation")
     if exif and orientation is None:
         orientation = raster.parse_exif(exif).get(Base.Orientation)
     if not isinstance(orientation, int) or not 1 <= orientation <= 8:
         orientation = 1
     if orientation >= 5:
-        samples = samples.swapaxes(0, 1)
+        samples, dpi = samples.swapaxes(0, 1), dpi and dpi[::-1]
     if orientation in (3, 4, 7, 8):
         samples = samples[::-1]
     if orientation in (2, 3, 6, 7):
         samples = samples[:, ::-1]
-    dpi = dpi[::-1] if dpi and orientation >= 5 else dpi
     channels = samples.shape[2]
     grey = channels <= 2
     color = np.repeat(samples[..., :1], 3, axis=2) if grey else samples[..., :3]
@@ -141,10 +133,10 @@ def make_upright(
         pixels=np.ascontiguousarray(color),
         alpha=np.ascontiguousarray(samples[..., -1]) if channels in (2, 4) else None,
         grey=grey,
-        icc_profile=icc_profile,
+        icc_profile=stated.get("icc_profile"),
         orientation=orientation,
         exif=exif,
-        jpeg_quality=jpeg_quality,
+        jpeg_quality=stated.get("jpeg_quality"),
         dpi=dpi if dpi and all(1 <= each <= _LARGEST_DPI for each in dpi) else None,
     )
 

@@ -33,7 +33,7 @@ _LARGEST_CHUNK = 1 << 30  # bytes; the format allows twice as many
 
 Decoded = tuple[np.ndarray, dict[str, Any]]
 """Samples (H, W, C) as stored, uint8 or uint16; C = 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha. The
-dict holds the arguments of `images.make_upright` that the file states."""
+dict holds fields of `images.RgbImage` as the file states them; `orientation` overrides that in `exif`."""
 
 _filter_lock = threading.Lock()
 

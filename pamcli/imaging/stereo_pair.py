@@ -127,9 +127,8 @@ def read_packed_pair(
             reason = f"{name} stores the views as two images, not packed as {layout}"
             raise InputError(reason, f"omit `packed` {layout}")
         if spatial:
-            *decoded, stated = spatial
-            left, right = (make_upright(samples, **metadata) for samples, metadata in decoded)
-            return StereoPair(left, right, name, stated=stated)
+            one, two, stated = spatial
+            return StereoPair(make_upright(one), make_upright(two), name, stated=stated)
         if half_sphere:
             left = decode_image(stream, name, max_pixels)
             right = read_image(half_sphere[0], max_pixels=max_pixels, name=name)
