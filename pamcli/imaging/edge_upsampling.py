@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.intp]
+Levels = NDArray[np.int16]
 Pixels = NDArray[np.generic]  # an image (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1]
 
 REACH = 2  # downscaled pixels used on each side
@@ -53,11 +54,15 @@ def upsample_along_edges(
         for begin in range(0, len(mixed), EDGE_PIXELS_AT_ONCE):
             y, x = np.divmod(mixed[begin : begin + EDGE_PIXELS_AT_ONCE], width)
             own = _to_int16(view[strip][y, x])
-            found = _select_surface(maps, colours, own, (down, y + first), (across, x))
+            near = down.find_neighbours(y + first), across.find_neighbours(x)
+            found = _select_surface(maps, colours, own, *near)
             for result, values in zip(results, found, strict=True):
                 result[strip][y, x] = values
         done(last)
     return results
+
+
+_Neighbours = tuple[Ints, Floats]
 
 
 class _Axis:
@@ -67,6 +72,12 @@ class _Axis:
         self.count = short
         self.at = ((np.arange(long) + 0.5) * (short / long) - 0.5).clip(0, short - 1).astype(np.float32)
         self.nearest = np.rint(self.at).astype(np.intp)
+
+    def find_neighbours(self, which: Ints) -> _Neighbours:
+        """Return the downscaled pixels (5, N) around those of the full-size side, and squared distances."""
+        around = np.arange(-REACH, REACH + 1)[:, None]
+        there = (self.nearest[which] + around).clip(0, self.count - 1)
+        return there, (there - self.at[which]).astype(np.float32) ** 2
 
 
 def _find_steps(disparity: Floats) -> NDArray[np.bool_]:
@@ -84,18 +95,11 @@ def _find_steps(disparity: Floats) -> NDArray[np.bool_]:
 
 
 def _select_surface(
-    maps: Sequence[Floats],
-    colours: NDArray[np.int16],
-    own: NDArray[np.int16],
-    row: tuple[_Axis, Ints],
-    column: tuple[_Axis, Ints],
+    maps: Sequence[Floats], colours: Levels, own: Levels, row: _Neighbours, column: _Neighbours
 ) -> list[Floats]:
     """Return the values of each map at N pixels of colours `own` (N, 3), each taken from one surface."""
-    width = column[0].count
-    around = np.arange(-REACH, REACH + 1)
-    rows, from_rows = _find_neighbours(*row, around)
-    columns, from_columns = _find_neighbours(*column, around)
-    places = (rows[:, None] * width + columns[None]).reshape(-1, len(own))
+    (rows, from_rows), (columns, from_columns) = row, column
+    places = (rows[:, None] * maps[0].shape[1] + columns[None]).reshape(-1, len(own))
     distance = (from_rows[:, None] + from_columns[None]).reshape(-1, len(own))
     order = maps[0].reshape(-1)[places].argsort(axis=0, kind="stable")
     places, distance = np.take_along_axis(places, order, 0), np.take_along_axis(distance, order, 0)
@@ -111,13 +115,7 @@ def _select_surface(
     return [(near * values.reshape(-1)[places]).cumsum(0)[-1] / total for values in maps]
 
 
-def _find_neighbours(axis: _Axis, which: Ints, offsets: Ints) -> tuple[Ints, Floats]:
-    """Return the downscaled pixels (5, N) around those of the full-size side, and their squared distances."""
-    there = (axis.nearest[which] + offsets[:, None]).clip(0, axis.count - 1)
-    return there, (there - axis.at[which]).astype(np.float32) ** 2
-
-
-def _to_int16(pixels: Pixels) -> NDArray[np.int16]:
+def _to_int16(pixels: Pixels) -> Levels:
     if pixels.dtype == np.uint8:
         return pixels.astype(np.int16)
     largest = 65535 if pixels.dtype.kind == "u" else 1
