@@ -155,7 +155,7 @@ def read_mrcal(source: Source) -> CameraDescription:
     return CameraDescription("mrcal", [pair_cameras(placed)], numbers=pair)
 
 
-_MODELS = NAMES["colmap"]
+_MODELS: dict[str, str] = NAMES["colmap"]
 _CAMERA = re.compile(r"(\d+)[ \t]+([A-Z_]+)[ \t]+(\d+)[ \t]+(\d+)[ \t]+([-+.\deE \t]+)")
 _IMAGE = re.compile(r"\d+((?:[ \t]+[-+.\deE]+){7})[ \t]+(\d+)[ \t]+(\S*[A-Za-z_./]\S*)")
 _RIG = re.compile(r"\d+[ \t]+(\d+)[ \t]+(?:0|CAMERA)[ \t]+(\d+)\b(.*)")
