@@ -74,14 +74,13 @@ def protocols(console: Console, name: str | None = make_name_argument("the proto
         row = PROTOCOLS[key]
         rules = {**row.by_data, "any data": row.rules}
         metrics = {data: each.describe_metrics() for data, each in rules.items()}
-        entry = {"name": key, "about": row.about, "source": row.source, "figures": metrics}
-        if name is None:
-            console.answer(entry, f"{key:18} {row.about}")
-        else:
-            lines = []
+        lines = [f"{key:18} {row.about}"]
+        if name is not None:
+            lines = [row.about, f"source: {row.source}", ""]
             for data, texts in metrics.items():
                 lines += [f"{data}:", *(f"  {text}" for text in texts)]
-            console.answer(entry, row.about, f"source: {row.source}", "", *lines)
+        entry = {"name": key, "about": row.about, "source": row.source, "figures": metrics}
+        console.answer(entry, *lines)
 
 
 def submit(settings: SubmitSettings, console: Console) -> None:

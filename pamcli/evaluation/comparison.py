@@ -8,7 +8,7 @@ percentiles are too narrow for few scenes: with 12 scenes they cover the true me
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +20,6 @@ from pamcli.files.paths import pluralize
 
 DRAWS = 2000
 LEAST_SCENES = 5  # minimum number of scenes for an interval
-
-
-class Difference(NamedTuple):
-    """The mean difference over images between the metric of one method and that of another."""
-
-    mean: float
-    low: float  # lower end of the 95 % interval; NaN if there are too few scenes
-    high: float
-    images: int
-    scenes: int
 
 
 def compute_interval(
@@ -58,8 +48,11 @@ def compute_interval(
     return float(mean - high * spread), float(mean - low * spread)
 
 
-def compare_methods(one: MeasuredSet[Any], method: str, other: str, key: str) -> Difference | None:
-    """Compare two methods by a metric of `flatten`; return None if no image has it for both."""
+def compare_methods(one: MeasuredSet[Any], method: str, other: str, key: str) -> dict[str, float] | None:
+    """Return the mean difference between two methods in a metric of `flatten`, its interval, and the counts.
+
+    The interval is NaN if there are too few scenes. None if no image has the metric for both methods.
+    """
     total, reference = one.methods[method], one.methods[other]
     differences = {}
     for image, beside in zip(total.images, reference.images, strict=True):
@@ -71,8 +64,9 @@ def compare_methods(one: MeasuredSet[Any], method: str, other: str, key: str) ->
     scenes = [one.source.scene(name) for name in differences]
     weights = np.array([total.weights.get(name.rpartition("/")[2], 1.0) for name in differences])
     values = np.array([*differences.values()])
+    low, high = compute_interval(values, scenes, weights)
     mean = float(np.average(values, weights=weights))
-    return Difference(mean, *compute_interval(values, scenes, weights), len(scenes), len({*scenes}))
+    return {"mean": mean, "low": low, "high": high, "images": len(scenes), "scenes": len({*scenes})}
 
 
 def add_comparison(
@@ -113,8 +107,12 @@ def add_comparison(
             numbers.append({**to_json_row(row), "differences": {}})
             for key in metrics if name != first else ():
                 found = compare_methods(one, name, first, key)
-                row[f"{key}-first"] = found and _format(found, columns[key].decimals)
-                numbers[-1]["differences"][key] = found and to_json_row(found._asdict())
+                numbers[-1]["differences"][key] = found and to_json_row(found)
+                if found:
+                    mean, low, high = (
+                        f"{found[name]:+.{columns[key].decimals}f}" for name in ("mean", "low", "high")
+                    )
+                    row[f"{key}-first"] = mean if math.isnan(found["low"]) else f"{mean} [{low}, {high}]"
             rows.append(row)
         count = len({one.source.scene(image.name) for image in one.meter.images if image.figures})
         scenes = pluralize(count, "scene")
@@ -145,9 +143,3 @@ def add_comparison(
     page.notes[:0] = [*notes, f"time and memory are those of the {timed} alone"]
     parts = page.numbers.get("comparison", {})
     page.numbers["comparison"] = {"reference": first, "methods": numbers} | parts
-
-
-def _format(difference: Difference, decimals: int) -> str:
-    """Format a difference for people: "+1.20 [+0.80, +1.70]"."""
-    mean, low, high = (f"{value:+.{decimals}f}" for value in difference[:3])
-    return mean if math.isnan(difference.low) else f"{mean} [{low}, {high}]"

@@ -14,31 +14,13 @@ from pamcli.data.listing import resize_sample
 from pamcli.data.open import open_data_sets
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
+from pamcli.evaluation import disparity_tables
 from pamcli.evaluation.comparison import add_comparison
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
-from pamcli.evaluation.disparity_tables import (
-    COLUMNS,
-    DISTANCES,
-    HEADLINES,
-    RESOLUTIONS,
-    STUDY_RANGES,
-    add_figures,
-    add_means,
-    add_regions,
-    add_study,
-    make_charts,
-)
 from pamcli.evaluation.loop import ImageFigures, Method, Task, measure_sets
 from pamcli.evaluation.methods import DisparityFiles, MatcherMethod, list_built
 from pamcli.evaluation.pixels import RANGES, REGIONS
-from pamcli.evaluation.protocols import (
-    MEANS,
-    POOLED,
-    PROTOCOLS,
-    USUAL,
-    DisparityProtocol,
-    check_protocol,
-)
+from pamcli.evaluation.protocols import MEANS, POOLED, PROTOCOLS, USUAL, DisparityProtocol, check_protocol
 from pamcli.evaluation.published import add_published
 from pamcli.evaluation.report import check_files, write_files
 from pamcli.evaluation.report_images import DrawnPair, draw_consistency, draw_disparities
@@ -93,7 +75,7 @@ def measure_disparity(settings: EvaluateDisparitySettings, listener: Reporter) -
     worst = WORST if settings.report else 0
     page = evaluate(task, sets, methods, compare=settings.compare, worst=worst, listener=listener)
     if settings.camera and not task.comparing:
-        add_means(page)
+        disparity_tables.add_means(page)
     return page
 
 
@@ -163,16 +145,16 @@ def evaluate(
                 sets[index] = ChangedSource(source, partial(_take_as_truth, methods[0]), note=note)
     variants = task.make_variants(methods[-1]) if methods else {}
     measured, page = measure_sets(task, sets, methods, variants=variants, worst=worst, listener=listener)
-    add_figures(page, measured, task.protocols)
+    disparity_tables.add_figures(page, measured, task.protocols)
     if task.study is not None:
-        add_study(page, task.study, measured)
+        disparity_tables.add_study(page, task.study, measured)
     if task.comparing:
         stated = [each.metric for each in measured[0].meter.protocol.stated if each.region == "all"]
         metrics = [*dict.fromkeys((*stated, *COMPARED))][:3]
-        add_regions(page, measured, COLUMNS[metrics[0]])
-        add_comparison(page, measured, COLUMNS, metrics, "density", timed="disparity")
+        disparity_tables.add_regions(page, measured, disparity_tables.COLUMNS[metrics[0]])
+        add_comparison(page, measured, disparity_tables.COLUMNS, metrics, "density", timed="disparity")
     elif worst:
-        page.charts += [chart for one in measured for chart in make_charts(one)]
+        page.charts += [chart for one in measured for chart in disparity_tables.make_charts(one)]
     if compare:
         add_published(page, measured, methods[-1].name)
     return page
@@ -231,7 +213,7 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
     """Keys of `PROTOCOLS`; the first one rules all tables. () = the protocol of each data set's benchmark."""
 
     title = "Disparity"
-    columns = COLUMNS
+    columns = disparity_tables.COLUMNS
     key_figures = ("d1", "bad-2", "epe", "density")
     average = POOLED
     row_columns = (
@@ -239,7 +221,7 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
         Column("average", "average", text=True, note=f"{POOLED}: over all pixels of the data set"),
         Column("images", "images", decimals=0, note="number of left images with pixels of the region"),
     )
-    headline = HEADLINES
+    headline = disparity_tables.HEADLINES
     timed = "network with confidence (and visibility, where it is measured)"
 
     def __post_init__(self) -> None:
@@ -259,7 +241,11 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
         if self.study == "resolution":
             if method.network is None:
                 raise UsageError("`study` resolution requires a network", "result files have one resolution")
-            return {factor: partial(matcher.match_at, factor) for factor in RESOLUTIONS if factor != 1}
+            return {
+                factor: partial(matcher.match_at, factor)
+                for factor in disparity_tables.RESOLUTIONS
+                if factor != 1
+            }
         if self.study is None or method.network is None or method.network.model.has_fixed_search:
             return {}
         return {limit: matcher.with_limit(limit).run for limit in LIMITS}
@@ -276,8 +262,8 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
         rules = {each: PROTOCOLS[each].get_rules(name) for each in self.protocols}
         first = next(iter(rules.values()), usual)
         if self.study == "range" or not first.ranges:
-            ranges = STUDY_RANGES if self.study == "range" else ()
-            first = replace(first, ranges=DISTANCES if self.comparing else ranges)
+            ranges = disparity_tables.STUDY_RANGES if self.study == "range" else ()
+            first = replace(first, ranges=disparity_tables.DISTANCES if self.comparing else ranges)
         rules = {"": replace(first, parts=self.comparing), **rules}
         return {
             key: DisparityMeter(replace(each, resize=self.resize), full_size=full_size)

@@ -49,16 +49,12 @@ class CNNIQA(nn.Module):
         rows, columns = ((side - 1) // _SIDE for side in grey.shape)
         cut = grey[: rows * _SIDE, : columns * _SIDE].reshape(rows, _SIDE, columns, _SIDE)
         patches = cut.transpose(1, 2).reshape(-1, 1, _SIDE, _SIDE)
+        # Subtract the mean of 3x3 px and divide by their deviation plus 1; borders are mirrored.
+        padded = F.pad(patches, (1, 1, 1, 1), mode="replicate")
+        mean = F.avg_pool2d(padded, 3, stride=1)
+        deviation = (F.avg_pool2d(padded**2, 3, stride=1) - mean**2).clamp(min=0).sqrt()
         with torch.no_grad():
-            return float(self(_normalise(patches)).mean())
-
-
-def _normalise(patches: Tensor) -> Tensor:
-    """Subtract the mean of 3x3 px and divide by their deviation plus 1; borders are mirrored."""
-    padded = F.pad(patches, (1, 1, 1, 1), mode="replicate")
-    mean = F.avg_pool2d(padded, 3, stride=1)
-    variance = F.avg_pool2d(padded**2, 3, stride=1) - mean**2
-    return (patches - mean) / (variance.clamp(min=0).sqrt() + 1)
+            return float(self((patches - mean) / (deviation + 1)).mean())
 
 
 def load_cnniqa(path: Path) -> CNNIQA:

@@ -8,11 +8,11 @@ import copy
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,7 +175,8 @@ class FilesMethod(Method[Case, Answer]):
     files: dict[str, list[Path]] = field(default_factory=dict, init=False)  # of the open data set, by sample
 
     fits_one_set = True
-    has_views = False  # True if each sample has a left and a right file
+    endings: ClassVar[tuple[str, ...]] = ("",)  # of the names of the files of a sample
+    suffixes: ClassVar[tuple[str, ...]] = DISPARITY_INPUT_SUFFIXES
 
     def __post_init__(self) -> None:
         self.name = self.name or self.folder.resolve().name or "(files)"
@@ -184,8 +185,43 @@ class FilesMethod(Method[Case, Answer]):
         return [("predictions", quote(self.folder))]
 
     def open_set(self, source: Source) -> None:
-        missing = self.allow_missing
-        self.files = find_files(self.folder, source.names, views=self.has_views, allow_missing=missing)
+        """Find the files of each sample by name. Raises UsageError."""
+        folder, has_views = self.folder, len(self.endings) > 1
+        if not folder.is_dir():
+            if folder.exists():
+                raise UsageError(f"{quote(folder)} is not a folder", "unpack an archive of predictions first")
+            raise UsageError(f"no such folder: {quote(folder)}", "predictions must be files in a folder")
+        if not has_views and (folder / "disp_0").is_dir():
+            folder /= "disp_0"
+        present: dict[str, list[Path]] = {}
+        for below in {name.rpartition("/")[0] for name in source.names}:
+            for file, _ in list_entries(folder / below):
+                stem, suffix = os.path.splitext(file)
+                if suffix.lower() in self.suffixes:
+                    present.setdefault(f"{below}/{stem}".lstrip("/"), []).append(folder / below / file)
+        for name in () if has_views else {*source.names} - present.keys():
+            maps = [folder / name / file for file, _ in list_entries(folder / name)]
+            # "_s" marks the sparse version of a map; the ground truth of the data set is no prediction.
+            dense = [file for file in maps if re.fullmatch(r"(?s)disp0.*(?<!_s)(?<!GT)\.pfm", file.name)]
+            present |= {name: dense} if dense else {}
+        self.files, missing = {}, []
+        for name in source.names:
+            files = {name + ending: present.get(name + ending, []) for ending in self.endings}
+            for several in (each for each in files.values() if len(each) > 1):
+                both = join_names(sorted(file.name for file in several))
+                message = f"two predictions for {quote(name)} in {quote(several[0].parent)}: {both}"
+                raise UsageError(message, "keep only one of them")
+            missing += [stem for stem, each in files.items() if not each]
+            if all(files.values()):
+                self.files[name] = [each[0] for each in files.values()]
+        if missing and not (self.allow_missing and self.files):
+            hint = f"name them like the samples, for example {quote(missing[0] + self.suffixes[0])}"
+            if not self.files:
+                raise UsageError(f"{quote(folder)} contains no prediction for any sample of the data", hint)
+            raise UsageError(
+                f"{quote(folder)} lacks {pluralize(len(missing), 'prediction')}: {join_names(missing)}",
+                f"{hint}; or skip these samples with `allow_missing`",
+            )
 
 
 @dataclass
@@ -217,7 +253,8 @@ class DisparityFiles(FilesMethod[Sample, Estimate]):
 class UpscaledFiles(FilesMethod[SuperresPair, Upscaled]):
     """Upscaled images in a folder."""
 
-    has_views = True
+    endings = ("_left", "_right")
+    suffixes = IMAGE_SUFFIXES
 
     def run(self, case: SuperresPair, watch: Watch | None = None) -> Upscaled | None:
         if case.name not in self.files:
@@ -249,46 +286,3 @@ def list_built(pairs: Iterable[tuple[str, str]], network_from: str | None) -> li
         problem = "`network_from` requires a `method` whose description (.toml) names no network file"
         raise UsageError(problem)
     return built
-
-
-def find_files(
-    folder: Path, names: Sequence[str], *, views: bool = False, allow_missing: bool = False
-) -> dict[str, list[Path]]:
-    """Find the files of each sample by name; `views`: both upscaled images. Raises UsageError, InputError."""
-    if not folder.is_dir():
-        if folder.exists():
-            raise UsageError(f"{quote(folder)} is not a folder", "unpack an archive of predictions first")
-        raise UsageError(f"no such folder: {quote(folder)}", "predictions must be files in a folder")
-    endings, suffixes = (("_left", "_right"), IMAGE_SUFFIXES) if views else (("",), DISPARITY_INPUT_SUFFIXES)
-    if not views and (folder / "disp_0").is_dir():
-        folder /= "disp_0"
-    present: dict[str, list[Path]] = {}
-    for below in {name.rpartition("/")[0] for name in names}:
-        for file, _ in list_entries(folder / below):
-            stem, suffix = os.path.splitext(file)
-            if suffix.lower() in suffixes:
-                present.setdefault(f"{below}/{stem}".lstrip("/"), []).append(folder / below / file)
-    for name in () if views else {*names} - present.keys():
-        maps = [folder / name / file for file, _ in list_entries(folder / name) if file.startswith("disp0")]
-        # "_s" marks the sparse version of a map; the ground truth of the data set is no prediction.
-        dense = [file for file in maps if not file.stem.endswith(("_s", "GT")) and file.suffix == ".pfm"]
-        present |= {name: dense} if dense else {}
-    found, missing = {}, []
-    for name in names:
-        files = {name + ending: present.get(name + ending, []) for ending in endings}
-        for several in (each for each in files.values() if len(each) > 1):
-            both = join_names(sorted(file.name for file in several))
-            message = f"two predictions for {quote(name)} in {quote(several[0].parent)}: {both}"
-            raise UsageError(message, "keep only one of them")
-        missing += [stem for stem, each in files.items() if not each]
-        if all(files.values()):
-            found[name] = [each[0] for each in files.values()]
-    if missing and not (allow_missing and found):
-        hint = f"name them like the samples, for example {quote(missing[0] + suffixes[0])}"
-        if not found:
-            raise UsageError(f"{quote(folder)} contains no prediction for any sample of the data", hint)
-        raise UsageError(
-            f"{quote(folder)} lacks {pluralize(len(missing), 'prediction')}: {join_names(missing)}",
-            f"{hint}; or skip these samples with `allow_missing`",
-        )
-    return found

@@ -69,11 +69,13 @@ class Protocol:
 
 def _make_rules(stated: list[Any], **fields: Any) -> DisparityProtocol:
     """Return the rules of one table of `protocols.toml`."""
-    figures = []
-    for average, regions, metrics in stated:
-        for region in regions:
-            figures += [Stated(called, region, metric, average) for called, metric in metrics.items()]
     fields |= {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    figures = [
+        Stated(called, region, metric, average)
+        for average, regions, metrics in stated
+        for region in regions
+        for called, metric in metrics.items()
+    ]
     return DisparityProtocol(stated=tuple(figures), **fields)
 
 

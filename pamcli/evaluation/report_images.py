@@ -1,6 +1,7 @@
 """Prepare the images of a report: error maps and photographs, downscaled and embedded into the page."""
 
 import base64
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw
 
 from pamcli.data.source import Sample
+from pamcli.evaluation.pixels import sum_windows
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.images import RgbImage, encode_image, to_uint8
 
@@ -20,8 +22,6 @@ CROP = 120, 160  # height and width of crops of an upscaled image
 _FRAME = (255, 0, 140)
 _SPARSE = 0.5  # ground truth with a smaller share of known pixels is drawn thicker
 
-PanelKind = Literal["photo", "map", "errors", "crop"]
-
 
 @dataclass(frozen=True)
 class Panel:
@@ -29,7 +29,7 @@ class Panel:
 
     title: str
     pixels: NDArray[np.generic]  # (H, W, 3) RGB, uint8 or uint16
-    kind: PanelKind = "photo"
+    kind: Literal["photo", "map", "errors", "crop"] = "photo"
     """photo: downscaled by averaging. map: colour-coded numbers, black = unknown, never blended. errors: a
     map in KITTI's error colours. crop: a cut-out in which single pixels must stay visible."""
 
@@ -115,11 +115,9 @@ def _pick_coloured(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
 def _find_worst_window(result: NDArray[np.uint8], truth: NDArray[np.uint8]) -> tuple[slice, slice]:
     """Return the rows and columns of the crop with the largest sum of squared errors."""
     height, width = (min(side, most) for side, most in zip(truth.shape[:2], CROP, strict=True))
-    squared = np.square(result.astype(np.float64) - truth).sum(axis=2)
-    sums = np.pad(squared.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
-    inside = sums[height:, width:] - sums[:-height, width:] - sums[height:, :-width] + sums[:-height, :-width]
-    y, x = np.unravel_index(int(inside.argmax()), inside.shape)
-    return slice(int(y), int(y) + height), slice(int(x), int(x) + width)
+    sums = sum_windows(np.square(result.astype(np.float64) - truth).sum(axis=2), height, width)
+    y, x = map(int, np.unravel_index(int(sums.argmax()), sums.shape))
+    return slice(y, y + height), slice(x, x + width)
 
 
 def _draw_frame(pixels: NDArray[np.uint8], cut: tuple[slice, slice]) -> NDArray[np.uint8]:
@@ -150,7 +148,7 @@ def draw_error_map(
     Colours encode n = min(error / 3 px, error / 5 % of the ground truth) in ten steps, each twice as wide as
     the one before, as in the KITTI 2015 development kit (io_disp.h, log_colormap.h). Missing estimates have
     the colour of the largest errors. Pixels not `visible` are drawn half as bright. `thicken`: draw every
-    pixel as 3 x 3 pixels, as the benchmark does for sparse ground truth; later neighbours win.
+    pixel as 3 x 3 pixels, as the benchmark does for sparse ground truth.
     """
     known = np.isfinite(truth)
     error = np.abs(np.where(np.isfinite(estimate), estimate, np.inf) - np.where(known, truth, 0))
@@ -161,16 +159,12 @@ def draw_error_map(
     colors = np.array(ERROR_COLORS, np.uint8)[np.searchsorted(ERROR_STEPS, n, side="right") - 1]
     if visible is not None:
         colors = np.where(visible[..., None], colors, colors // 2)
-    return _thicken(colors, known) if thicken else np.where(known[..., None], colors, np.uint8(0))
-
-
-def _thicken(colors: NDArray[np.uint8], has_truth: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    height, width = has_truth.shape
-    drawn = np.zeros_like(colors)
-    framed = np.pad(colors, ((1, 1), (1, 1), (0, 0)))
-    framed_known = np.pad(has_truth, 1)
-    for y in range(3):  # in the benchmark's order: later neighbours overwrite earlier ones
-        for x in range(3):
-            there = framed_known[y : y + height, x : x + width]
-            drawn[there] = framed[y : y + height, x : x + width][there]
+    if not thicken:
+        return np.where(known[..., None], colors, np.uint8(0))
+    height, width = known.shape
+    drawn = np.zeros((height, width, 3), np.uint8)
+    framed, framed_known = np.pad(colors, ((1, 1), (1, 1), (0, 0))), np.pad(known, 1)
+    for y, x in itertools.product(range(3), range(3)):  # as the benchmark: later neighbours win
+        shift = slice(y, y + height), slice(x, x + width)
+        drawn[framed_known[shift]] = framed[shift][framed_known[shift]]
     return drawn

@@ -87,8 +87,7 @@ class EvaluateDisparitySettings(DisparityMaps, ReportFiles, panel="Input"):
         super().check()
         self.forbid("method", "predictions", "weights", "study")
         self.forbid("camera", "predictions", "compare")
-        _require_files(self, "allow_missing", "scale")
-        _forbid_files(self, "camera")
+        _check_files(self, "camera", "allow_missing", "scale")
 
 
 class EvaluateSuperresSettings(DataSets, Upscaling, ExactCompute, ReportFiles, panel="Input"):
@@ -120,26 +119,20 @@ class EvaluateSuperresSettings(DataSets, Upscaling, ExactCompute, ReportFiles, p
         self.forbid("method", "predictions", "weights", "baseline_only", "right_view", "save")
         if self.scale is not None and self.scale != int(self.scale):
             raise UsageError(f"`scale` must be 2, 3 or 4 for an evaluation, got {self.scale:g}")
-        _require_files(self, "allow_missing")
-        _forbid_files(self, "degrade")
+        _check_files(self, "degrade", "allow_missing")
 
 
 EvaluateSettings = EvaluateDisparitySettings | EvaluateSuperresSettings
 
 
-def _has_files(method: Sequence[tuple[str, str]] | None) -> bool:
-    return any(what.startswith("files:") for _, what in method or ())
-
-
-def _forbid_files(settings: EvaluateSettings, name: str) -> None:
-    if settings.is_set(name) and _has_files(settings.method):
+def _check_files(settings: EvaluateSettings, degrading: str, *needing_files: str) -> None:
+    """Check the options that need result files, and the one that cannot be used with them."""
+    has_files = any(what.startswith("files:") for _, what in settings.method or ())
+    if has_files and settings.is_set(degrading):
         hint = "files are results for images that are not degraded"
-        raise UsageError(f"cannot use both `method` files:FOLDER and `{name}`", hint)
-
-
-def _require_files(settings: EvaluateSettings, *names: str) -> None:
-    for name in names if settings.predictions is None and not _has_files(settings.method) else ():
-        if settings.is_set(name):
+        raise UsageError(f"cannot use both `method` files:FOLDER and `{degrading}`", hint)
+    for name in needing_files:
+        if settings.is_set(name) and not has_files and settings.predictions is None:
             needed = "`predictions` or `method` files:FOLDER"
             raise UsageError(f"`{name}` requires {needed}", f"add one of them, or drop `{name}`")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from pamcli.errors import UsageError
 from pamcli.evaluation.comparison import LEAST_SCENES, compare_methods, compute_interval
 from pamcli.evaluation.disparity import Disparity, evaluate
 from pamcli.evaluation.disparity_metrics import Estimate
+from pamcli.evaluation.loop import ImageFigures
 from pamcli.evaluation.methods import MatcherMethod, measure_peak
 from pamcli.evaluation.opencv_methods import SemiGlobalMethod
 from pamcli.evaluation.pixels import compute_regions
@@ -64,7 +66,7 @@ def test_differences_use_the_weights_of_the_protocol() -> None:
 
     def summary(*values: float) -> SimpleNamespace:
         images = [
-            SimpleNamespace(name=f"set/{name}", figures={"all": {"epe": value}})
+            ImageFigures(f"set/{name}", {"all": {"epe": value}})
             for name, value in zip(("Piano", "PianoL"), values, strict=True)
         ]
         return SimpleNamespace(images=images, weights={"PianoL": 0.5})
@@ -73,7 +75,7 @@ def test_differences_use_the_weights_of_the_protocol() -> None:
         methods={"one": summary(2, 5), "other": summary(1, 1)}, source=SimpleNamespace(scene=str)
     )
     found = compare_methods(measured, "one", "other", "epe")  # type: ignore[arg-type]
-    assert (found.mean, found.images, found.scenes) == (2, 2, 2)
+    assert (found["mean"], found["images"], found["scenes"]) == (2, 2, 2)
 
 
 class Off(Network):
@@ -106,7 +108,7 @@ def test_methods_are_compared_with_the_first_and_shown_where_they_differ_most() 
     side, parts = found.sections
     first, second = side.rows
     assert (first["epe"], second["epe"]) == (pytest.approx(1), pytest.approx((7 * 1.5 + 9) / 8))
-    assert first.get("epe-first") is None
+    assert "epe-first" not in first
     assert str(second["epe-first"]).startswith("+1.44 [+")
     numbers = found.json()["comparison"]
     assert numbers["reference"] == "one"
@@ -181,9 +183,7 @@ def test_opencv_finds_a_shift_and_says_its_settings() -> None:
     assert np.isfinite(found.disparity).all(), "holes are filled"
     dark = Sample("a", *(20_000 + 2 * view.astype(np.uint16) for view in (left, right)))
     assert np.median(np.abs(method.run(dark).disparity - 12)) < 0.5, "stretched, as for the networks"
-    facts = dict(method.facts())
-    assert "numDisparities 40" in facts["settings"]
-    assert "P1 216" in facts["settings"]
+    assert re.search("numDisparities 40, .*P1 216", dict(method.facts())["settings"])
 
 
 def test_the_wls_filter_is_asked_for_where_it_is_not() -> None:

@@ -82,8 +82,10 @@ def test_d1_at_its_borders(truth: float, estimate: float, wrong: bool) -> None:
 
 def test_only_pixels_with_ground_truth_count() -> None:
     figures = measured(sample([[NAN, 0, math.inf, -1, 8]]), [[1, 1, 1, 1, 9]])["all"]
-    assert figures["pixels"] == 1
-    assert figures["epe"] == 1
+    assert (figures["pixels"], figures["epe"]) == (1, 1)
+    figures = measured(sample([[191.5, 192, 250]]), [[191.5] * 3], max_gt=192)
+    assert (figures["all"]["pixels"], figures["all"]["epe"]) == (1, 0)
+    assert ">192" not in figures
 
 
 def test_holes_are_wrong_and_have_no_error() -> None:
@@ -92,18 +94,19 @@ def test_holes_are_wrong_and_have_no_error() -> None:
     assert figures["bad-5"] == figures["d1"] == 75
     assert (figures["epe"], figures["a50"], figures["a90"]) == (3, 0, 6)
     assert figures["d1-estimated"] == 50
+    for fill in (False, True):
+        figures = measured(sample([[10, 20]]), [[NAN, NAN]], fill=fill)["all"]
+        assert figures["bad-0.5"] == figures["bad-5"] == figures["d1"] == 100
+        assert figures["density"] == 0
+        assert all(math.isnan(figures[name]) for name in ("epe", "rms", "a50", "a99", "d1-estimated"))
 
 
 def test_kitti_fills_holes_first_and_states_the_density_before() -> None:
-    # The gap takes the smaller neighbour, 10; below 0 is a hole, too.
+    # The gap takes the smaller neighbour, 10; below 0 is a hole, too, and 0 an estimate.
     figures = measured(sample([[10, 10, 20, 20]]), [[10, NAN, -1, 20]], fill=True)["all"]
-    assert figures["density"] == 50
-    assert figures["epe"] == 2.5  # 0, 0, 10, 0
+    assert (figures["density"], figures["epe"]) == (50, 2.5)  # 0, 0, 10, 0
     assert figures["rms"] == 5, "over filled pixels, too"
     assert (figures["d1"], figures["d1-estimated"]) == (25, 0)
-
-
-def test_kitti_takes_zero_for_an_estimate() -> None:
     figures = measured(sample([[1, 1]]), [[0, NAN]], fill=True)["all"]
     assert (figures["density"], figures["epe"]) == (50, 1)
 
@@ -115,14 +118,6 @@ def test_filled_pixels_do_not_count_in_the_confidence_curve() -> None:
     assert meter.pooled_metrics["all"]["density"] == pytest.approx(200 / 3)
     curve = meter.curve()
     assert (curve.pixels, curve.epe[0]) == (2, 1)
-
-
-def test_an_empty_estimate_is_wrong_everywhere() -> None:
-    for fill in (False, True):
-        figures = measured(sample([[10, 20]]), [[NAN, NAN]], fill=fill)["all"]
-        assert figures["bad-0.5"] == figures["bad-5"] == figures["d1"] == 100
-        assert figures["density"] == 0
-        assert all(math.isnan(figures[name]) for name in ("epe", "rms", "a50", "a99", "d1-estimated"))
 
 
 def test_regions() -> None:
@@ -148,29 +143,14 @@ def test_a_mask_may_be_an_image(white: int) -> None:
     )
 
 
-def test_all_occluded() -> None:
-    figures = measured(sample([[10, 20]], visible=[[0, 0]]), [[10, 20]])
-    assert "noc" not in figures
-    assert figures["occluded"]["pixels"] == 2
-
-
 def test_ranges_of_the_ground_truth() -> None:
     truth = [[1, 99.5, 100, 192, 193, 200, 200.5, 300]]
-    figures = measured(sample(truth), [[0] * 8])
-    pixels = {name: figures[name]["pixels"] for name in ("0-100", "100-200", ">200", ">192")}
-    assert pixels == {"0-100": 2, "100-200": 4, ">200": 2, ">192": 4}
-
-
-def test_custom_ranges_begin_at_their_lower_edge() -> None:
+    figures = measured(sample(truth, visible=[[0] * 8]), [[0] * 8])
+    pixels = {name: figures[name]["pixels"] for name in ("0-100", "100-200", ">200", ">192", "occluded")}
+    assert pixels == {"0-100": 2, "100-200": 4, ">200": 2, ">192": 4, "occluded": 8}
+    assert "noc" not in figures, "all are occluded"
     figures = measured(sample([[9.5, 10, 19.5, 20, 500]]), [[0] * 5], ranges=(10, 20, math.inf))
     assert (figures["10 to 20"]["pixels"], figures["20 and more"]["pixels"]) == (2, 2)
-
-
-def test_max_gt_excludes_pixels() -> None:
-    figures = measured(sample([[191.5, 192, 250]]), [[191.5] * 3], max_gt=192)
-    assert figures["all"]["pixels"] == 1
-    assert figures["all"]["epe"] == 0
-    assert ">192" not in figures
 
 
 def test_pooled_and_means_of_images_differ() -> None:
@@ -198,10 +178,13 @@ def test_means_take_the_images_that_have_the_region() -> None:
     assert meter.image_means["fg"]["epe"] == 2
 
 
-def test_an_image_without_an_estimate_is_not_left_out_of_the_means() -> None:
+def test_an_image_without_an_estimate_counts_in_the_means_but_not_one_without_truth() -> None:
     meter = meter_of((sample([[10]]), [[10]]), (sample([[10]]), [[NAN]]))
     assert meter.image_means["all"]["d1"] == meter.pooled_metrics["all"]["d1"] == 50
     assert math.isnan(meter.image_means["all"]["epe"])
+    meter = meter_of((sample([[10]]), [[12]]), (sample([[NAN]]), [[12]]))
+    assert meter.image_counts["all"] == 1
+    assert meter.image_means["all"]["epe"] == meter.pooled_metrics["all"]["epe"] == 2
 
 
 @pytest.mark.parametrize(("data", "mean"), [("middlebury", 6 * 0.5 / 1.5), ("eth3d", 3)])
@@ -225,14 +208,9 @@ def test_visibility_is_measured_if_the_ground_truth_has_occlusions() -> None:
     blind = meter.add(sample([[10] * 5], visible=[[1] * 5]), Estimate(estimate, visible=said)).figures["all"]
     assert "visible-precision" not in blind
     assert meter.pooled_metrics["all"]["visible-precision"] == pytest.approx(200 / 3)
-
-
-def test_a_mask_that_never_says_occluded_has_no_precision_there() -> None:
-    one = sample([[10, 10]], visible=[[1, 0]])
-    meter = DisparityMeter()
-    figures = meter.add(one, Estimate(np.full((1, 2), 10.0), visible=np.ones((1, 2), bool))).figures["all"]
-    assert figures["visible-recall"] == 100
-    assert figures["occluded-recall"] == 0
+    never = Estimate(np.full((1, 2), 10.0), visible=np.ones((1, 2), bool))
+    figures = DisparityMeter().add(sample([[10, 10]], visible=[[1, 0]]), never).figures["all"]
+    assert (figures["visible-recall"], figures["occluded-recall"]) == (100, 0)
     assert math.isnan(figures["occluded-precision"])
 
 
@@ -260,12 +238,6 @@ def test_nothing_to_measure_is_an_error() -> None:
         _ = meter.pooled_metrics
     with pytest.raises(InputError, match="below 192 px"):
         _ = meter_of((sample([[200]]), [[1]]), max_gt=192).pooled_metrics
-
-
-def test_an_image_without_known_ground_truth_changes_nothing() -> None:
-    meter = meter_of((sample([[10]]), [[12]]), (sample([[NAN]]), [[12]]))
-    assert meter.image_counts["all"] == 1
-    assert meter.image_means["all"]["epe"] == meter.pooled_metrics["all"]["epe"] == 2
 
 
 def test_errors_name_the_sample() -> None:

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from pamcli.calibration.geometry import Calibration
-from pamcli.data.open import open_data
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.disparity import Disparity, evaluate
@@ -158,12 +157,6 @@ def test_a_report_does_not_repeat_rows(files: Path) -> None:
         evaluate(Disparity(), [f"pairs:{files}"] * 2, [DisparityFiles(files / "made")])
 
 
-def test_notes_count_the_selected_samples(files: Path) -> None:
-    (files / "disparity" / "b.pfm").unlink()
-    assert open_data(f"pairs:{files}").absent == ("no ground truth (disparity) for 1 of 2 pairs: b",)
-    assert open_data(f"pairs:{files}?first=1").absent == ()
-
-
 class Network:
     """Finds the truth, less where its search ends; right images of the wrong size are its undoing."""
 
@@ -213,20 +206,16 @@ def test_a_study_of_the_range_limits_the_search(monkeypatch: pytest.MonkeyPatch)
     assert rows["as measured", "all"]["epe"] == 0
     assert rows["20 px", "0 to 16"]["epe"] == 0
     assert rows["20 px", "32 to 64"]["d1"] == 100
-    titles = [panel.title for panel in found.worst_pairs[0].panels]
-    assert titles[-2:] == [
-        "Left-right difference, dark 0 to bright 3 px",
-        "Uncertainty (1 - confidence), dark 0 to bright 1",
-    ]
+    titles = [panel.title.partition(",")[0] for panel in found.worst_pairs[0].panels]
+    assert titles[-2:] == ["Left-right difference", "Uncertainty (1 - confidence)"]
 
 
 def test_data_sets_of_one_kind_have_distinct_labels(files: Path) -> None:
     other = f"pairs:{files}?left=left/{{}}.png&right=right/{{}}.png&disparity=disparity/{{}}.pfm"
     found = evaluate(Disparity(), [f"pairs:{files}", other], [MatcherMethod(Network())], compare=True)
     assert [each["data"] for each in found.json()["sets"]] == [f"pairs:{files}", other]
-    assert [note for note in found.notes if "no published results" in note] == [
-        f"there are no published results for {each}" for each in (f"pairs:{files}", other)
-    ]
+    missing = [note.partition(" for ")[2] for note in found.notes if "no published results" in note]
+    assert missing == [f"pairs:{files}", other]
 
 
 def test_methods_stand_side_by_side(files: Path) -> None:
@@ -249,17 +238,10 @@ def test_a_sample_without_one_result_is_measured_for_no_method(files: Path) -> N
     found = evaluate(Disparity(), [f"pairs:{files}"], [some, MatcherMethod(Network(), "exact")])
     assert [(row["method"], row["name"]) for row in found.images.rows] == [("made", "b"), ("exact", "b")]
     assert "1 pair without a prediction skipped: a" in found.notes
-
-
-def test_unsuitable_methods_are_errors(files: Path) -> None:
-    one = DisparityFiles(files / "made")
-    for study, methods, words in (
-        (None, [], "method is required"),
-        (None, [one, one], "two methods .* made"),
-        ("resolution", [one], "requires a network"),
-    ):
-        with pytest.raises(UsageError, match=words):
-            evaluate(Disparity(study=study), [f"pairs:{files}"], methods)
+    with pytest.raises(UsageError, match="method is required"):
+        evaluate(Disparity(), [f"pairs:{files}"], [])
+    with pytest.raises(UsageError, match="requires a network"):
+        evaluate(Disparity(study="resolution"), [f"pairs:{files}"], [some])
 
 
 def test_watch_reports_the_progress_within_a_pair() -> None:

@@ -79,9 +79,6 @@ def test_equals_the_loops_of_the_kit(share: float) -> None:
 
 def test_zero_is_known_and_negative_or_infinite_is_not() -> None:
     assert interpolate_background(np.array([[4, -1, math.inf, 0]], np.float32)).tolist() == [[4, 0, 0, 0]]
-
-
-def test_nothing_known_stays_unknown() -> None:
     assert np.isnan(interpolate_background(np.full((3, 4), N, np.float32))).all()
 
 
@@ -106,24 +103,16 @@ def test_two_pixels_by_hand() -> None:
     assert found.areas() == {"ause-epe": pytest.approx(area), "ause-bad-2": pytest.approx(area)}
 
 
-def test_an_error_of_two_pixels_is_not_bad() -> None:
-    assert curve_of([2, 2.5], [0.5, 0.5]).bad_2[0] == 50
-
-
-def test_the_order_of_the_oracle_has_no_area() -> None:
+def test_curves_of_the_oracle_of_equal_confidence_and_of_no_errors() -> None:
     found = curve_of([0.1, 0.5, 1, 3, 6, 7], [0.9, 0.8, 0.7, 0.6, 0.5, 0.4])
     assert found.epe == pytest.approx(found.epe_oracle)
     assert list(found.areas().values()) == pytest.approx([0, 0])
-
-
-def test_equal_confidence_removes_the_mean() -> None:
     found = curve_of([0, 0, 3, 3], [0.5] * 4)
     assert found.epe == pytest.approx([1.5] * 100)
     assert found.bad_2 == pytest.approx([50] * 100)
-
-
-def test_without_errors_every_order_is_right() -> None:
+    assert curve_of([2, 2.5], [0.5, 0.5]).bad_2[0] == 50, "an error of 2 px is not bad"
     assert curve_of([0, 0], [0.1, 0.9]).areas() == {"ause-epe": 0, "ause-bad-2": 0}
+    assert compute_sparsification(np.zeros((3, 65536)), make_error_histogram()) is None
 
 
 def test_curves_match_plain_sorting() -> None:
@@ -136,10 +125,6 @@ def test_curves_match_plain_sorting() -> None:
     found = compute_sparsification(by_level, histogram)
     assert found.epe[50] == pytest.approx(errors[np.argsort(-confidence)][:300].mean(), rel=1e-3)
     assert found.epe_oracle[50] == pytest.approx(np.sort(errors)[:300].mean(), rel=1e-3)
-
-
-def test_no_pixels_give_no_curve() -> None:
-    assert compute_sparsification(np.zeros((3, 65536)), make_error_histogram()) is None
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, np.nan])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from test_measuring import Held
 from pamcli.data.source import Sample
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.disparity_metrics import Estimate
-from pamcli.evaluation.methods import DisparityFiles, UpscaledFiles, find_files
+from pamcli.evaluation.methods import DisparityFiles, UpscaledFiles
 from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import RgbImage, encode_image
@@ -28,6 +29,12 @@ def put(path: Path, disparity: np.ndarray = MAP) -> None:
 def put_image(path: Path, pixels: np.ndarray = BLACK) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(encode_image(RgbImage(pixels), path.suffix, name=path.name))
+
+
+def find(folder: Path, *names: str, kind: Any = DisparityFiles, allow: bool = False) -> dict[str, list[Path]]:
+    method = kind(folder, allow)
+    method.open_set(Held(*(Sample(name, BLACK, BLACK) for name in names)))
+    return method.files
 
 
 def read(folder: Path, name: str, shape: tuple[int, int] = (2, 3), scale: float | None = None) -> Estimate:
@@ -55,22 +62,22 @@ def test_folders_of_a_name_are_folders_and_dots_belong_to_it(tmp_path: Path) -> 
     put(tmp_path / "a.b.npy", MAP + 1)
     put(tmp_path / "a.b_right.pfm")
     put(tmp_path / "a.npy")
-    found = find_files(tmp_path, ["TEST/A/0000/left/0006", "a.b"])
+    found = find(tmp_path, "TEST/A/0000/left/0006", "a.b")
     assert found["TEST/A/0000/left/0006"] == [tmp_path / "TEST/A/0000/left/0006.pfm"]
     assert read(tmp_path, "a.b").disparity[0, 0] == 2.5
 
 
 def test_predictions_lie_as_in_the_archives_of_kitti_and_middlebury(tmp_path: Path) -> None:
     put(tmp_path / "kitti/disp_0/000001_10.png")
-    [found] = find_files(tmp_path / "kitti", ["000001_10"]).values()
+    [found] = find(tmp_path / "kitti", "000001_10").values()
     assert found == [tmp_path / "kitti/disp_0/000001_10.png"]
     for name in ("disp0GT", "disp0SGM", "disp0SGM_s"):
         put(tmp_path / f"trainingQ/Jadeplant/{name}.pfm")
-    found = find_files(tmp_path / "trainingQ", ["Jadeplant"])
+    found = find(tmp_path / "trainingQ", "Jadeplant")
     assert found["Jadeplant"] == [tmp_path / "trainingQ/Jadeplant/disp0SGM.pfm"]
     put(tmp_path / "trainingQ/Jadeplant/disp0Other.pfm")
     with pytest.raises(UsageError, match=r"two predictions for Jadeplant in .*disp0Other.pfm"):
-        find_files(tmp_path / "trainingQ", ["Jadeplant"])
+        find(tmp_path / "trainingQ", "Jadeplant")
 
 
 def test_other_units_are_scaled(tmp_path: Path) -> None:
@@ -82,21 +89,21 @@ def test_other_units_are_scaled(tmp_path: Path) -> None:
 def test_missing_predictions_are_named_unless_allowed(tmp_path: Path) -> None:
     put(tmp_path / "a.pfm")
     with pytest.raises(UsageError, match=r"lacks 2 predictions: b, c/d") as raised:
-        find_files(tmp_path, ["a", "b", "c/d"])
+        find(tmp_path, "a", "b", "c/d")
     assert "`allow_missing`" in (raised.value.hint or "")
-    assert list(find_files(tmp_path, ["a", "b", "c/d"], allow_missing=True)) == ["a"]
+    assert list(find(tmp_path, "a", "b", "c/d", allow=True)) == ["a"]
 
 
 def test_a_folder_without_predictions_is_always_an_error(tmp_path: Path) -> None:
     put(tmp_path / "other.pfm")
     for allow in (False, True):
         with pytest.raises(UsageError, match="no prediction") as raised:
-            find_files(tmp_path, ["a", "b"], allow_missing=allow)
+            find(tmp_path, "a", "b", allow=allow)
         assert "a.pfm" in (raised.value.hint or "")
     with pytest.raises(UsageError, match="no such folder"):
-        find_files(tmp_path / "nowhere", ["a"])
+        find(tmp_path / "nowhere", "a")
     with pytest.raises(UsageError, match=r"other\.pfm is not a folder") as raised:
-        find_files(tmp_path / "other.pfm", ["a"])
+        find(tmp_path / "other.pfm", "a")
     assert "unpack" in (raised.value.hint or "")
 
 
@@ -104,7 +111,7 @@ def test_files_that_cannot_be_used_are_errors(tmp_path: Path) -> None:
     put(tmp_path / "k/a.png")
     put(tmp_path / "k/a.pfm")
     with pytest.raises(UsageError, match=r"two predictions for k/a .*a\.pfm, a\.png"):
-        find_files(tmp_path, ["k/a"])
+        find(tmp_path, "k/a")
     put(tmp_path / "a.pfm")
     with pytest.raises(InputError, match=r"a\.pfm is 3x2, but a is 6x4"):
         read(tmp_path, "a", (4, 6))
@@ -131,7 +138,7 @@ def test_a_pair_without_one_view_is_missing(tmp_path: Path) -> None:
     for name in ("a_left", "b_left", "b_right"):
         put_image(tmp_path / f"{name}.png")
     with pytest.raises(UsageError, match=r"lacks 1 prediction: a_right"):
-        find_files(tmp_path, ["a", "b"], views=True)
-    assert list(find_files(tmp_path, ["a", "b"], views=True, allow_missing=True)) == ["b"]
+        find(tmp_path, "a", "b", kind=UpscaledFiles)
+    assert list(find(tmp_path, "a", "b", kind=UpscaledFiles, allow=True)) == ["b"]
     with pytest.raises(UsageError, match="no prediction"):
-        find_files(tmp_path, ["a"], views=True, allow_missing=True)
+        find(tmp_path, "a", kind=UpscaledFiles, allow=True)

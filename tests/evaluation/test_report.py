@@ -96,13 +96,10 @@ def page() -> bytes:
 
 def test_the_page_lists_facts_and_definitions(page: bytes) -> None:
     text = " ".join(text for tag, text in Page(page).texts if tag not in ("style", "script"))
-    for words in ("pasmnet", "ab" * 32, "no object maps (obj_map)", "Averaged", "pooled", "8.00", "D1 (%)"):
-        assert words in text
-    assert "Published on kitti2015" in text
-    assert "not measured here" in text
-    assert "SegStereo" in text
-    assert "Definitions of the metrics" in text
-    assert "More than 3 px and more than 5 %." in text
+    expected = ("pasmnet", "ab" * 32, "no object maps (obj_map)", "Averaged", "pooled", "8.00", "D1 (%)")
+    published = ("Published on kitti2015", "not measured here", "SegStereo")
+    definitions = ("Definitions of the metrics", "More than 3 px and more than 5 %.")
+    assert [words for words in (*expected, *published, *definitions) if words not in text] == []
 
 
 def test_whatever_a_text_holds_it_stays_text(page: bytes) -> None:
@@ -149,21 +146,15 @@ def test_a_report_needs_neither_images_nor_charts() -> None:
     ]
 
 
-def test_published_rows_are_folded_below_what_was_measured(page: bytes) -> None:
+def test_published_rows_are_folded_and_error_colours_explained(page: bytes) -> None:
     html = page.decode()
     assert html.index("Worst pairs") < html.index("<details>") < html.index("SegStereo")
     assert "<details open" not in html
-
-
-def test_the_error_colours_are_explained_where_they_are_used() -> None:
+    assert 'class="colors"' in html
     data = report_data()
-    assert b'class="colors"' in render_report(data)
-    assert b'class="colors"' not in render_report(replace(data, worst_pairs=data.worst_pairs[1:]))
-
-
-def test_a_file_name_that_is_no_utf8_does_not_break_the_page() -> None:
-    data = replace(report_data(), title="broken \udcff name", worst_pairs=())
-    assert b"broken ? name" in render_report(data)
+    unused = replace(data, worst_pairs=data.worst_pairs[1:], title="broken \udcff name")
+    assert b'class="colors"' not in render_report(unused)
+    assert b"broken ? name" in render_report(unused), "a file name that is not UTF-8"
 
 
 # ----------------------------------------------------------------- in a browser
@@ -211,15 +202,9 @@ def test_the_key_figures_are_seen_without_scrolling(page: bytes, tmp_path: Path,
     assert seen == [["D1 (%)", True], ["8.00", True], ["bad-2 (%)", True], ["9.00", True]]
 
 
-def test_the_browser_shows_every_image(seen: dict[str, Any]) -> None:
+def test_the_browser_shows_every_image_loads_nothing_and_runs_no_text(seen: dict[str, Any]) -> None:
     assert seen["images"] == [[30, 20]] * 4 + [[334, 7]] + [[160, 20]] * 3
-
-
-def test_the_browser_loads_nothing_and_may_not(seen: dict[str, Any]) -> None:
     assert seen["requested"] == [seen["refused"]] == ["http://127.0.0.1:9/outside.png"]
-
-
-def test_the_browser_runs_no_text(seen: dict[str, Any]) -> None:
     assert seen["title"] == f"Disparity {NASTY}"
 
 
@@ -227,22 +212,12 @@ def test_a_click_on_a_heading_sorts(seen: dict[str, Any]) -> None:
     assert seen["given"] == ["frame10", "frame2", "frame1", NASTY, "frame9"]
     up, down, by_name, by_name_down, infinite = seen["clicks"]
     # Equal ones stay in the order given; the one without a figure is last both ways.
-    assert up == {
-        "names": ["frame2", "frame9", "frame10", NASTY, "frame1"],
-        "sorts": [None, "ascending", None],
-    }
-    assert down == {
-        "names": [NASTY, "frame10", "frame2", "frame9", "frame1"],
-        "sorts": [None, "descending", None],
-    }
-    assert by_name == {
-        "names": [NASTY, "frame1", "frame2", "frame9", "frame10"],
-        "sorts": ["ascending", None, None],
-    }
+    assert up["names"] == ["frame2", "frame9", "frame10", NASTY, "frame1"]
+    assert up["sorts"] == [None, "ascending", None]
+    assert down["names"] == [NASTY, "frame10", "frame2", "frame9", "frame1"]
+    assert down["sorts"] == [None, "descending", None]
+    assert by_name["names"] == [NASTY, "frame1", "frame2", "frame9", "frame10"]
+    assert by_name["sorts"] == ["ascending", None, None]
     assert by_name_down["names"] == by_name["names"][::-1]
     assert infinite["names"] == [NASTY, "frame2", "frame9", "frame1", "frame10"]
-
-
-def test_headings_are_reached_by_keyboard_and_numbers_stand_to_the_right(seen: dict[str, Any]) -> None:
-    assert seen["focused"] is True
-    assert seen["align"] == "right"
+    assert (seen["focused"], seen["align"]) == (True, "right"), "headings are reached by keyboard"

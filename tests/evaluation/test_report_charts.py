@@ -40,28 +40,19 @@ def test_axes_end_at_a_round_number_above_the_highest() -> None:
     assert texts(svg)[-2] == "4"  # a last edge that is finite is written, too
 
 
-def test_pixels_without_an_estimate_count_and_have_a_bar() -> None:
+def test_pixels_without_an_estimate_count_and_no_pixels_are_empty() -> None:
     svg = parse_svg(make_histogram("Errors", (0, 3, math.inf), (60, 20), wrong_from=3, without=20))
     assert [bar.get("class") for bar in svg.iter("rect")] == ["right", "wrong", "wrong"]
     tips = [element.text for element in svg.iter("title")]
     assert tips == ["0 to 3 px: 60.00 %", "3 px and more: 20.00 %", "no estimate: 20.00 %"]
     assert texts(svg)[-2] == "none"
-
-
-def test_no_pixels_at_all_are_empty_bars() -> None:
     svg = parse_svg(make_histogram("Errors", (0, 1, 2), (0, 0)))
     assert [bar.get("height") for bar in svg.iter("rect")] == ["0.0", "0.0"]
 
 
 def test_curves_go_from_the_first_x_to_the_last_and_leave_out_what_is_not_known() -> None:
-    chart = make_curves(
-        "Confidence",
-        (0, 50, 100),
-        {"measured": (4, 2, math.nan), "oracle": (4, 1, 0)},
-        "left out (%)",
-        "error (px)",
-    )
-    svg = parse_svg(chart)
+    curves = {"measured": (4, 2, math.nan), "oracle": (4, 1, 0)}
+    svg = parse_svg(make_curves("Confidence", (0, 50, 100), curves, "left out (%)", "error (px)"))
     oracle, measured = (
         [[float(number) for number in point.split(",")] for point in (line.get("points") or "").split()]
         for line in svg.iter("polyline")

@@ -16,16 +16,9 @@ def test_ground_truth_and_calibration_follow_the_width() -> None:
     truth = np.full((4, 8), 10, np.float32)
     truth[:, 4:] = 50
     truth[1, :4] = math.nan
-    sample = Sample(
-        "a",
-        VIEWS[0],
-        VIEWS[1],
-        disparity=truth,
-        right_disparity=truth + 2,
-        visible=truth > 20,
-        foreground=truth < 20,
-        calibration=Calibration(focal_length=100, baseline=0.1, offset=8),
-    )
+    maps = {"right_disparity": truth + 2, "visible": truth > 20, "foreground": truth < 20}
+    calibration = Calibration(focal_length=100, baseline=0.1, offset=8)
+    sample = Sample("a", *VIEWS, disparity=truth, calibration=calibration, **maps)
     small = resize_sample(sample, 4, 4, imresize_to)
     assert np.array_equal(small.left, imresize_to(VIEWS[0], 4, 4))
     assert np.array_equal(small.right, imresize_to(VIEWS[1], 4, 4))
@@ -38,17 +31,9 @@ def test_ground_truth_and_calibration_follow_the_width() -> None:
     assert small.foreground[0].tolist() == [True, True, False, False]
     # The same depth as before: f b / (d + doffs).
     assert small.calibration == Calibration(focal_length=50, baseline=0.1, offset=4)
-
-
-def test_the_height_alone_changes_no_disparity() -> None:
-    sample = Sample("a", VIEWS[0], VIEWS[1], disparity=np.full((4, 8), 10, np.float32))
-    flat = resize_sample(sample, 8, 2, imresize_to)
+    # The height alone changes no disparity, and unknown parts stay unknown.
+    flat = resize_sample(Sample("a", *VIEWS, disparity=np.full((4, 8), 10, np.float32)), 8, 2, imresize_to)
     assert flat.left.shape == (2, 8, 3)
     assert flat.disparity.tolist() == [[10] * 8] * 2
-
-
-def test_unknown_parts_stay_unknown() -> None:
-    bare = resize_sample(Sample("a", VIEWS[0], VIEWS[1]), 4, 2, imresize_to)
-    assert bare.disparity is None
-    assert bare.visible is None
-    assert bare.calibration is None
+    assert (flat.visible, flat.calibration) == (None, None)
+    assert resize_sample(Sample("a", *VIEWS), 4, 2, imresize_to).disparity is None

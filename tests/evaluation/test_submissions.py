@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -37,23 +37,17 @@ def result(name: str, disparity: np.ndarray = DISPARITY, seconds: float | None =
     return name, Estimate(disparity, seconds=seconds)
 
 
-def predictions(names: list[str]) -> Iterator[Result]:
+def predictions(names: Iterable[str]) -> Iterator[Result]:
     for name in names:
         yield result(name, seconds=0.25)
 
 
-def written(folder: Path, kind: str) -> Path:
-    path = folder / f"{kind}.zip"
-    path.write_bytes(archive_of(kind))
-    return path
-
-
 @cache
-def archive_of(kind: str) -> bytes:
+def archive_of(kind: str) -> zipfile.ZipFile:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "results.zip"
         write_submission(path, load_rules(kind), predictions(NAMES[kind]))
-        return path.read_bytes()
+        return zipfile.ZipFile(io.BytesIO(path.read_bytes()))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,34 +60,26 @@ def test_every_kind_is_written_and_verified(tmp_path: Path, kind: str) -> None:
     assert unverified == [True] * (kind in ("middlebury", "eth3d"))
 
 
-def test_the_names_are_those_of_the_benchmarks(tmp_path: Path) -> None:
-    held = {kind: zipfile.ZipFile(written(tmp_path, kind)).namelist() for kind in KINDS}
+def test_the_names_are_those_of_the_benchmarks() -> None:
+    held = {kind: archive_of(kind).namelist() for kind in KINDS}
     assert (held["kitti2012"][0], held["kitti2012"][-1]) == ("000000_10.png", "000194_10.png")
     assert (held["kitti2015"][0], held["kitti2015"][-1]) == ("disp_0/000000_10.png", "disp_0/000199_10.png")
     assert held["middlebury"][:2] == ["trainingH/Adirondack/disp0PAM.pfm", "trainingH/Adirondack/timePAM.txt"]
     assert held["middlebury"][-1] == "testH/Staircase/timePAM.txt"
-    assert held["eth3d"][:2] == [
-        "low_res_two_view/delivery_area_1l.pfm",
-        "low_res_two_view/delivery_area_1l.txt",
-    ]
+    first = "low_res_two_view/delivery_area_1l"
+    assert held["eth3d"][:2] == [f"{first}.pfm", f"{first}.txt"]
 
 
 def test_the_files_hold_disparity_and_runtime(tmp_path: Path) -> None:
-    with zipfile.ZipFile(written(tmp_path, "kitti2015")) as archive:
-        stored = np.asarray(Image.open(io.BytesIO(archive.read("disp_0/000007_10.png"))))
-    np.testing.assert_array_equal(stored, np.rint(DISPARITY * 256))
-    with zipfile.ZipFile(written(tmp_path, "middlebury")) as archive:
-        data = archive.read("testH/Hoops/disp0PAM.pfm")
-        assert archive.read("testH/Hoops/timePAM.txt") == b"0.25"
-    assert data == b"Pf\n8 3\n-1.0\n" + DISPARITY[::-1].tobytes()
-    with zipfile.ZipFile(written(tmp_path, "eth3d")) as archive:
-        assert archive.read("low_res_two_view/forest_1s.txt") == b"runtime 0.25"
-
-
-def test_the_same_results_are_the_same_bytes(tmp_path: Path) -> None:
+    stored = Image.open(io.BytesIO(archive_of("kitti2015").read("disp_0/000007_10.png")))
+    np.testing.assert_array_equal(np.asarray(stored), np.rint(DISPARITY * 256))
+    archive = archive_of("middlebury")
+    assert archive.read("testH/Hoops/timePAM.txt") == b"0.25"
+    assert archive.read("testH/Hoops/disp0PAM.pfm") == b"Pf\n8 3\n-1.0\n" + DISPARITY[::-1].tobytes()
+    assert archive_of("eth3d").read("low_res_two_view/forest_1s.txt") == b"runtime 0.25"
     path = tmp_path / "again.zip"
     write_submission(path, load_rules("middlebury"), predictions(NAMES["middlebury"]))
-    assert path.read_bytes() == archive_of("middlebury")
+    assert path.read_bytes() == archive.fp.getvalue(), "the same results are the same bytes"
 
 
 def test_middlebury_files_carry_the_size(tmp_path: Path) -> None:
@@ -106,11 +92,11 @@ def test_middlebury_files_carry_the_size(tmp_path: Path) -> None:
 
 def test_training_scenes_may_stand_alone_but_test_scenes_may_not(tmp_path: Path) -> None:
     path = tmp_path / "e.zip"
-    submission = write_submission(path, load_rules("eth3d"), predictions(list(load_rules("eth3d").training)))
+    submission = write_submission(path, load_rules("eth3d"), predictions(load_rules("eth3d").training))
     assert (submission.images, submission.files) == (27, 54)
     assert "only the 27 training scenes" in submission.notes[0]
     with pytest.raises(InputError, match="27 images missing: delivery_area_1l"):
-        write_submission(path, load_rules("eth3d"), predictions(list(load_rules("eth3d").test)))
+        write_submission(path, load_rules("eth3d"), predictions(load_rules("eth3d").test))
 
 
 def test_a_damaged_archive_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,25 +110,23 @@ def test_an_incomplete_archive_names_the_first_five_missing(tmp_path: Path) -> N
     path = tmp_path / "k.zip"
     path.write_bytes(b"what stood here before")
     names = NAMES["kitti2015"][:40] + NAMES["kitti2015"][47:]
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=r"7 images missing: 000040_10.*000044_10 and 2 more"):
         write_submission(path, load_rules("kitti2015"), predictions(names))
-    assert "7 images missing: 000040_10" in str(caught.value)
-    assert "000044_10 and 2 more" in str(caught.value)
     assert path.read_bytes() == b"what stood here before"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_completeness_is_checked_by_names_alone() -> None:
     check_complete(load_rules("kitti2012"), NAMES["kitti2012"])
-    check_complete(
-        load_rules("eth3d"), [f"two_view_training/{name}" for name in load_rules("eth3d").training]
-    )
-    with pytest.raises(InputError, match="195 images missing"):
-        check_complete(load_rules("kitti2012"), [])
-    with pytest.raises(InputError, match="1 image not part of kitti2012: 000195_10"):
-        check_complete(load_rules("kitti2012"), [*NAMES["kitti2012"], "000195_10"])
-    with pytest.raises(InputError, match="two images for one file of a kitti2012 submission: 000003_10"):
-        check_complete(load_rules("kitti2012"), [*NAMES["kitti2012"], "again/000003_10"])
+    eth3d = load_rules("eth3d")
+    check_complete(eth3d, [f"two_view_training/{name}" for name in eth3d.training])
+    for names, words in (
+        ([], "195 images missing"),
+        ([*NAMES["kitti2012"], "000195_10"], "1 image not part of kitti2012: 000195_10"),
+        ([*NAMES["kitti2012"], "again/000003_10"], "two images for one file of a kitti2012 .*: 000003_10"),
+    ):
+        with pytest.raises(InputError, match=words):
+            check_complete(load_rules("kitti2012"), names)
 
 
 @pytest.mark.parametrize(

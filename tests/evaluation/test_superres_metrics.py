@@ -36,16 +36,13 @@ def slow_ssim(x: np.ndarray, y: np.ndarray, divisor: int) -> float:
     return float(np.mean(values))
 
 
-def test_psnr_of_one_wrong_value() -> None:
+def test_psnr_of_one_wrong_value_of_equal_and_of_opposite_images() -> None:
     truth = np.zeros((10, 10, 3), np.uint8)
     result = truth.copy()
     result[4, 5, 1] = 255  # 1 of 300 values wrong by all: the mean squared error is 255^2 / 300
     assert psnr(truth, result) == pytest.approx(10 * math.log10(300))
-
-
-def test_psnr_does_not_wrap_around_and_of_equal_images_is_infinite() -> None:
     dark, light = np.zeros((8, 8, 3), np.uint8), np.full((8, 8, 3), 255, np.uint8)
-    assert psnr(dark, light) == psnr(light, dark) == 0
+    assert psnr(dark, light) == psnr(light, dark) == 0, "8 bits do not wrap around"
     assert psnr(light, light) == math.inf
 
 
@@ -152,12 +149,8 @@ def test_the_protocols_measure_their_regions() -> None:
     margin = pair.left.copy()
     margin[:, :LEFT_MARGIN] ^= 255
     figures = measure_upscaled(pair, margin, pair.right)
-    assert figures["left"] == {
-        "psnr": math.inf,
-        "ssim-ipassr": 1,
-        "haarpsi": pytest.approx(1),
-        "ssim-skimage": 1,
-    }
+    expected = {"psnr": math.inf, "ssim-ipassr": 1, "haarpsi": pytest.approx(1), "ssim-skimage": 1}
+    assert figures["left"] == expected
     assert figures["both"]["ssim-skimage"] < 0.99
 
     one_off = pair.left.copy()
@@ -181,12 +174,13 @@ def test_means_are_over_pairs_and_nothing_has_no_mean() -> None:
 
 def test_unsuitable_pairs_are_errors_that_name_the_pair() -> None:
     picture = noise(28, 100)
-    with pytest.raises(InputError, match=r"deep has 16 bits"):
-        make_superres_pair(picture.astype(np.uint16), picture.astype(np.uint16), 2, name="deep")
-    with pytest.raises(InputError, match=r"uneven.*100x28.*99x28"):
-        make_superres_pair(picture, picture[:, 1:], 2, name="uneven")
-    with pytest.raises(InputError, match=r"small is too small"):
-        make_superres_pair(picture[:, :70], picture[:, :70], 2, name="small")
+    for name, left, right, words in (
+        ("deep", picture.astype(np.uint16), picture.astype(np.uint16), r"deep has 16 bits"),
+        ("uneven", picture, picture[:, 1:], r"uneven.*100x28.*99x28"),
+        ("small", picture[:, :70], picture[:, :70], r"small is too small"),
+    ):
+        with pytest.raises(InputError, match=words):
+            make_superres_pair(left, right, 2, name=name)
     pair = make_superres_pair(picture, picture, 2, name="odd")
     with pytest.raises(InputError, match=r"odd: a result is 99x28"):
         measure_upscaled(pair, picture[:, 1:], picture)

@@ -45,9 +45,6 @@ def test_text_is_aligned_and_a_missing_figure_is_a_dash() -> None:
         "000000_10   91234    8.12        inf",
         'a "b", c        7       -          -',
     ]
-
-
-def test_a_table_without_rows_is_its_heading() -> None:
     assert format_text(Table(COLUMNS, ())) == "Pair  Pixels  D1 (%)  PSNR (dB)"
 
 
@@ -74,14 +71,8 @@ def test_figures_are_rounded_for_reading(value: float | str | None, decimals: in
 def test_csv_is_rfc_4180_with_exact_figures() -> None:
     text = format_csv(TABLE)
     assert text == 'name,pixels,d1,psnr\r\n000000_10,91234,8.125,inf\r\n"a ""b"", c",7,,\r\n'
-    rows = list(csv.DictReader(io.StringIO(text, newline="")))
-    assert rows[1] == {"name": 'a "b", c', "pixels": "7", "d1": "", "psnr": ""}
-
-
-def test_csv_numbers_read_back_as_they_were() -> None:
     value = 0.1 + 0.2
-    text = format_csv(Table((Column("x", "X"),), ({"x": value},)))
-    assert float(text.splitlines()[1]) == value
+    assert float(format_csv(Table((Column("x", "X"),), ({"x": value},))).splitlines()[1]) == value
 
 
 def test_json_has_every_column_and_no_nan() -> None:
