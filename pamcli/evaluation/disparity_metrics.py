@@ -28,8 +28,6 @@ BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5, 6, 8)
 """Error thresholds, px, of bad pixels: KITTI 2012's Out uses 2 to 5 (3 is the headline), Middlebury and ETH3D
 0.5, 1, 2 and 4, Booster 2, 4, 6 and 8."""
 
-_SHARES = (*(f"bad-{t:g}" for t in BAD_THRESHOLDS), "d1", "d1-1")  # metrics that are shares of wrong pixels
-
 QUANTILES = {"a50": 0.5, "a90": 0.9, "a95": 0.95, "a99": 0.99}
 
 METRICS = {
@@ -321,7 +319,7 @@ def _compute_figures(counters: Counter[str], *, skip_holes: bool = False) -> dic
         "epe": _divide(counters["sum"], finite),
         "rms": _divide(counters["squares"], finite) ** 0.5,
     }
-    for name in _SHARES:
+    for name in (*(f"bad-{threshold:g}" for threshold in BAD_THRESHOLDS), "d1", "d1-1"):
         figures[name] = 100 * _divide(counters[name] - holes, base)
     figures["d1-estimated"] = 100 * _divide(counters["d1-estimated"], estimated)
     if "true-visible" in counters:

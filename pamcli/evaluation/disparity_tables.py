@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pamcli.evaluation.disparity_metrics import BAD_THRESHOLDS, METRICS, QUANTILES, DisparityMeter
 from pamcli.evaluation.loop import MeasuredSet
-from pamcli.evaluation.pixels import COMPUTED_REGIONS, FRACTIONS, REGIONS, count_between, name_ranges
+from pamcli.evaluation.pixels import FRACTIONS, REGIONS, count_between, name_ranges
 from pamcli.evaluation.protocols import POOLED, PROTOCOLS
 from pamcli.evaluation.report_charts import ERROR_EDGES, Chart, make_curves, make_histogram
 from pamcli.evaluation.results import Evaluation
@@ -153,7 +153,7 @@ def add_regions(page: Evaluation, sets: Sequence[Measured], figure: Column) -> N
         ranges = [*name_ranges(one.meter.protocol.ranges)]
         # Regions that only some data sets define: those of Spring and Booster.
         others = [name for name in first if name.startswith(("class-", "low-", "high-", "sky", "not-sky"))]
-        for part in ("all", "noc", "occluded", "bg", "fg", *COMPUTED_REGIONS, *others, *ranges):
+        for part in ("all", "noc", "occluded", "bg", "fg", "edges", "textureless", *others, *ranges):
             if part in first:
                 row: dict[str, Value] = {"data": one.label, "part": f"{part} px" if part in ranges else part}
                 row["pixels"] = first[part]["pixels"]

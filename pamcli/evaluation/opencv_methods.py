@@ -61,10 +61,8 @@ class SemiGlobalMethod(Method[Sample, Estimate]):
 
     def facts(self) -> list[Fact]:
         limit = self.max_disparity or f"the calibration's ndisp, else {DISPARITIES}"
-        settings = ", ".join(
-            f"{key} {value}"
-            for key, value in {"mode": "SGBM_3WAY", "numDisparities": limit, **self._settings}.items()
-        )
+        chosen = {"mode": "SGBM_3WAY", "numDisparities": limit, **self._settings}
+        settings = ", ".join(f"{key} {value}" for key, value in chosen.items())
         if self.wls:
             settings += "; WLS filter: " + ", ".join(f"{key} {value:g}" for key, value in WLS.items())
         filled = "" if self.wls else "; holes are filled with the smaller neighbouring disparity of the row"

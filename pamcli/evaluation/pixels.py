@@ -45,8 +45,6 @@ REGIONS = {
 
 RANGES = ("0-100", "100-200", ">200", ">192")  # regions by size of the ground truth
 
-COMPUTED_REGIONS = ("edges", "textureless")  # not given by the data
-
 FRACTIONS = tuple(index / 100 for index in range(100))  # fractions of removed pixels in sparsification curves
 
 _JUMP, _REACH = 2.0, 4  # px of disparity; px of the image
@@ -241,7 +239,6 @@ def count_by_confidence(
 class SparsificationCurve(NamedTuple):
     """Errors after removing each of `FRACTIONS`: the least confident pixels, or (oracle) the worst ones."""
 
-    pixels: int
     epe: NDArray[np.float64]  # end-point error, px
     epe_oracle: NDArray[np.float64]
     bad_2: NDArray[np.float64]  # bad pixels, percent
@@ -269,7 +266,6 @@ def compute_sparsification(
     # Groups are sorted last removed first: by confidence, or for the oracle by smallest error.
     counts, sums, bad_counts = by_confidence[:, ::-1]
     return SparsificationCurve(
-        int(pixels),
         _average_remaining(counts, sums),
         _average_remaining(*histogram),
         100 * _average_remaining(counts, bad_counts),

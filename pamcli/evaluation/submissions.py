@@ -1,14 +1,7 @@
 """Write archives for the servers of the stereo benchmarks after the servers' own checks (`pam submit`).
 
-| kind       | files in the archive                                                           | count    |
-| ---------- | ------------------------------------------------------------------------------ | -------- |
-| kitti2012  | `000000_10.png` ... `000194_10.png`, at the top                                | 195      |
-| kitti2015  | `disp_0/000000_10.png` ... `disp_0/000199_10.png`                              | 200      |
-| middlebury | `trainingS/SCENE/disp0PAM.pfm`, `trainingS/SCENE/timePAM.txt`, same in `testS` | 30 or 60 |
-| eth3d      | `low_res_two_view/SCENE.pfm`, `low_res_two_view/SCENE.txt`                     | 54 or 94 |
-
-S is F, H or Q, the image size. Middlebury and ETH3D accept the training scenes alone, or training and test
-scenes. Only Middlebury's dense results are written, not its sparse ones (`disp0PAM_s.pfm`).
+`submissions.toml` has the files of each benchmark. Middlebury and ETH3D accept the training scenes alone, or
+training and test scenes. Only Middlebury's dense results are written, not its sparse ones.
 
 Sources: the readme files of KITTI's two development kits; Middlebury's upload-format page; the kit of the
 Robust Vision Challenge. Rules without a source are marked "unverified" in the notes of a `Submission`.

@@ -218,20 +218,6 @@ def test_data_sets_of_one_kind_have_distinct_labels(files: Path) -> None:
     assert missing == [f"pairs:{files}", other]
 
 
-def test_methods_stand_side_by_side(files: Path) -> None:
-    network = MatcherMethod(Network(), "exact")
-    found = evaluate(Disparity(), [f"pairs:{files}"], [network, DisparityFiles(files / "made")])
-    assert found.title == "Disparity of exact and made"
-    rows = [(row["method"], row["name"], round(row["epe"], 3)) for row in found.images.rows]
-    assert rows == [(method, name, epe) for name in "ab" for method, epe in (("exact", 0), ("made", 1))]
-    summary = [(row["method"], row["average"]) for row in found.summary.rows if row["region"] == "all"]
-    averages = ("pooled", "mean of images")
-    assert summary == [(method, average) for method in ("exact", "made") for average in averages]
-    assert [one["method"] for one in found.json()["sets"]] == ["exact", "made"]
-    told = ("exact: D1 0.0 %, end-point error 0.00 px", "made: D1 0.0 %, end-point error 1.00 px")
-    assert [pair.caption for pair in found.worst_pairs] == ["; ".join(told)] * 2
-
-
 def test_a_sample_without_one_result_is_measured_for_no_method(files: Path) -> None:
     (files / "made" / "a.pfm").unlink()
     some = DisparityFiles(files / "made", allow_missing=True)
