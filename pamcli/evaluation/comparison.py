@@ -79,13 +79,8 @@ def add_comparison(
 ) -> None:
     """Add the table of methods, one row per data set and method, and its notes.
 
-    Args:
-        page: The evaluation.
-        sets: The measurements.
-        columns: The columns of all metrics.
-        metrics: Keys of the metrics to compare, the most important first.
-        beyond: Keys of further metrics to show.
-        timed: What time and memory include.
+    `metrics` are the keys of `columns` to compare, the most important first; `beyond` are only shown. `timed`
+    says what time and memory include.
     """
     first = next(iter(sets[0].methods))
     rows: list[dict[str, Value]] = []

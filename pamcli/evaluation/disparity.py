@@ -129,10 +129,6 @@ def evaluate(
 ) -> Evaluation:
     """Measure methods on data sets and return metrics, notes and report data.
 
-    >>> matcher = StereoMatcher.load("pasmnet2")
-    >>> found = evaluate(Disparity(), ["kitti2015:kitti"], [MatcherMethod(matcher, "pasmnet2")])
-    >>> Path("report.html").write_bytes(render_report(found))
-
     The last of the methods is under test. `compare` adds published results. `worst` pairs per data set are in
     the report; 0 = no report. Raises UsageError, InputError.
     """
@@ -143,7 +139,7 @@ def evaluate(
             if not source.has_truth():
                 methods[0].open_set(source)
                 sets[index] = ChangedSource(source, partial(_take_as_truth, methods[0]), note=note)
-    variants = task.make_variants(methods[-1]) if methods else {}
+    variants = task.make_variants(methods[-1])
     measured, page = measure_sets(task, sets, methods, variants=variants, worst=worst, listener=listener)
     disparity_tables.add_figures(page, measured, task.protocols)
     if task.study is not None:

@@ -198,18 +198,11 @@ def measure(
     worst: int = 0,
     advance: Callable[[], None] = lambda: None,
 ) -> MeasuredSet[Measures]:
-    """Measure methods on every pair that has ground truth.
+    """Measure methods, given as functions from a case to its result, on every pair that has ground truth.
 
-    Args:
-        task: What is measured, and how.
-        source: The data set.
-        methods: Functions from a case to its result, by name; the method under test last.
-        variants: Modified runs of the method under test, for a study.
-        worst: Number of pairs to draw for a report.
-        advance: Called after each pair.
-
-    Raises:
-        InputError: No pair has ground truth, or a result does not fit it.
+    The last method is under test; `variants` are modified runs of it for a study. `worst` pairs are drawn for
+    a report. `advance` is called after each pair. Raises InputError if no pair has ground truth, or if a
+    result does not fit it.
     """
     meters = {name: task.make_meters(source) for name in methods}
     varied = {value: task.make_meters(source)[""] for value in variants}
@@ -265,11 +258,8 @@ def measure_sets(
 ) -> tuple[list[MeasuredSet[Measures]], Evaluation]:
     """Measure methods on several data sets as `measure` does, and make the tables, facts and notes.
 
-    Raises:
-        UsageError: A method does not fit the data sets, or two have one name.
+    Raises UsageError if a method does not fit the data sets, or if two have one name.
     """
-    if not methods:
-        raise UsageError("a method is required", "give a network or a folder of files")
     names = [each.name for each in methods]
     for name in names:
         if names.count(name) > 1:

@@ -32,12 +32,8 @@ def make_histogram(
 ) -> Chart:
     """Lay out a histogram of errors: bars of equal width whose heights are shares of the pixels.
 
-    Args:
-        title: Heading.
-        edges: Edges of the ranges, px, rising, one more than counts; the last may be inf.
-        counts: Number of pixels in each range.
-        wrong_from: Errors from this edge on count as wrong.
-        without: Number of pixels without an estimate, shown as a separate bar if not 0.
+    `counts` are the numbers of pixels between rising `edges`, px, of which the last may be inf. Errors from
+    `wrong_from` on count as wrong. Pixels `without` an estimate have a bar of their own.
     """
     spans = [
         f"{low:g} px and more" if math.isinf(high) else f"{low:g} to {high:g} px"

@@ -224,8 +224,6 @@ def test_a_sample_without_one_result_is_measured_for_no_method(files: Path) -> N
     found = evaluate(Disparity(), [f"pairs:{files}"], [some, MatcherMethod(Network(), "exact")])
     assert [(row["method"], row["name"]) for row in found.images.rows] == [("made", "b"), ("exact", "b")]
     assert "1 pair without a prediction skipped: a" in found.notes
-    with pytest.raises(UsageError, match="method is required"):
-        evaluate(Disparity(), [f"pairs:{files}"], [])
     with pytest.raises(UsageError, match="requires a network"):
         evaluate(Disparity(study="resolution"), [f"pairs:{files}"], [some])
 
