@@ -1,4 +1,4 @@
-"""Measure the peak memory of networks and the halo of bands, for `registry/architectures.py`.
+"""Measure the peak memory of networks and the halo of bands, for `registry/architectures.toml`.
 
 python scripts/measure_memory.py pasmnet2 passrnet2-x4
 python scripts/measure_memory.py pasmnet2 --halo left.png right.png

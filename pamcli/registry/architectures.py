@@ -1,7 +1,9 @@
-"""Describe the supported networks, one row each; all network-specific properties are here. No torch."""
+"""Describe the supported networks, one row each, from `architectures.toml`. Does not import torch."""
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from importlib import resources
 from typing import Any, Literal, get_args, get_type_hints
 
 from pamcli.errors import UsageError, did_you_mean
@@ -123,7 +125,7 @@ class Architecture:
     memory: tuple[float, float]  # peak bytes per pixel, and per pixel and column (scripts/measure_memory.py)
     parts: tuple[str, ...]  # separately trainable parts: first components of keys, mapped by `members`
     members: Mapping[str, str] = field(default_factory=dict)  # first components of keys of other parts
-    other_terms: tuple[str, ...] = ()  # loss terms that the network does not have
+    other_terms: tuple[str, ...] = ()  # loss terms of its task that the network does not have
     recipe: str = ""  # default recipe with ground truth
     recipe_from_nothing: str | None = None  # recipe for random weights; None = `recipe`
     signature: tuple[str, ...] = ()  # weight keys that identify its checkpoints, if there are foreign ones
@@ -141,8 +143,13 @@ class Architecture:
     """Matching: px to search beyond the user's maximum disparity, a multiple of 16; interpolation between
     coarse attention columns needs both neighbours."""
     shipped: Mapping[str, str] = field(default_factory=dict)  # weights shipped with pam: descriptions
-    defaults: Mapping[int | None, str] = field(default_factory=dict)  # weights by scale (matching: None)
+    defaults: Mapping[int, str] = field(default_factory=dict)  # weights by scale (matching: 1)
     camera_defaults: Mapping[int, str] = field(default_factory=dict)  # likewise for camera images
+
+    @property
+    def missing_terms(self) -> tuple[str, ...]:
+        """Loss terms that the network does not have, also those of the other task."""
+        return self.other_terms + (UPSCALING_TERMS if self.task == "disparity" else MATCHING_TERMS)
 
     def find_variant(self, shapes: Mapping[str, Sequence[int]]) -> str:
         """Return the variant that the shapes of tensors show; `PAPER` if they show none."""
@@ -158,96 +165,34 @@ class Architecture:
         return self.members.get(first, first)
 
 
-_ROWS = (
-    Architecture(
-        name="pasmnet2",
-        task="disparity",
-        network="pamcli.networks.pasmnet2:PASMnet2",
-        memory=(390.0, 0.065),
-        parts=("features", "stages", "head"),
-        members={
-            **dict.fromkeys(("E0", "E1", "E2", "E3", "E4", "D0", "D1", "D2", "D3"), "features"),
-            **dict.fromkeys(("st1", "st2", "st3", "b2", "b3"), "stages"),
-            **dict.fromkeys(("s1", "s2", "s3", "x2", "mask", "error_scale"), "head"),
-        },
-        other_terms=("estimate", *UPSCALING_TERMS),
-        recipe="pasmnet2",
-        signature=("st1.blocks.0.query.0.weight", "s1.upd.enc.0.weight"),
-        variants=PASMnet2Variant,
-        variant_key=("E1.body.1.body.0.weight", 64, "inner=wide"),
-        changed="pasmnet2 was another network before pam 0.3: use the shipped weights, or train again",
-        normalised=True,
-        multiple=32,
-        match_size="auto",
-        searched_beyond=32,
-        shipped={"pasmnet2": "disparity of a rectified pair, with sharp edges (default)"},
-        defaults={None: "pasmnet2"},
-    ),
-    Architecture(
-        name="pasmnet",
-        task="disparity",
-        network="pamcli.networks.variants:build_pasmnet",
-        memory=(950.0, 0.145),
-        parts=("hourglass", "cas_pam", "refine"),
-        other_terms=("updates", "confidence", *UPSCALING_TERMS),
-        recipe="scenes",
-        recipe_from_nothing="scratch",
-        variants=PASMnetVariant,
-        signature=("hourglass.E0.body.0.0.weight", "cas_pam.b2.0.weight"),
-        normalised=True,
-        multiple=32,
-        shipped={"pasmnet": "disparity of a rectified pair, the published network"},
-    ),
-    Architecture(
-        name="passrnet2",
-        task="superres",
-        network="pamcli.networks.passrnet2:PASSRnet2",
-        memory=(5000.0, 0.0),
-        parts=("first", "blocks", "exchanges", "detail", "last"),
-        other_terms=MATCHING_TERMS,
-        recipe="passrnet2",
-        variants=PASSRnet2Variant,
-        shipped={
-            "passrnet2-x2": "upscales both images by 2 (default)",
-            "passrnet2-x4": "upscales both images by 4 (default)",
-            "passrnet2-camera-x2": "upscales both images by 2, for noise and JPEG artefacts",
-            "passrnet2-camera-x4": "upscales both images by 4, for noise and JPEG artefacts",
-        },
-        defaults={2: "passrnet2-x2", 4: "passrnet2-x4"},
-        camera_defaults={2: "passrnet2-camera-x2", 4: "passrnet2-camera-x4"},
-    ),
-    Architecture(
-        name="passrnet",
-        task="superres",
-        network="pamcli.networks.variants:build_passrnet",
-        memory=(4912.0, 0.892),
-        parts=("init_feature", "pam", "upscale"),
-        other_terms=MATCHING_TERMS,
-        recipe="superres",
-        variants=PASSRnetVariant,
-        signature=("init_feature.0.weight", "pam.fusion.weight"),
-        scale_key="upscale.4.weight",
-        sixteen_bits=False,
-        begins_as_upscaler=True,
-        shipped={
-            "passrnet-x2": "upscales both images by 2, the published network",
-            "passrnet-x4": "upscales both images by 4, the published network",
-        },
-    ),
-)
+def _make_row(name: str, table: dict[str, Any]) -> Architecture:
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    members = {key: part for part, keys in values.pop("members", {}).items() for key in keys.split()}
+    by_scale = {
+        key: {int(scale): weights for scale, weights in values.pop(key, {}).items()}
+        for key in ("defaults", "camera_defaults")
+    }
+    kinds = {kind.__name__: kind for kind in (Variant, *Variant.__subclasses__())}
+    kind = kinds[values.pop("variants", "Variant")]
+    return Architecture(name, **values, members=members, variants=kind, **by_scale)
 
-ARCHITECTURES: Mapping[str, Architecture] = {row.name: row for row in _ROWS}
+
+_TEXT = resources.files("pamcli.registry").joinpath("architectures.toml").read_text(encoding="utf-8")
+ARCHITECTURES: Mapping[str, Architecture] = {
+    name: _make_row(name, table) for name, table in tomllib.loads(_TEXT).items()
+}
 
 # networks to train by default: the paper's
 TRAINED: Mapping[Task, str] = {"disparity": "pasmnet", "superres": "passrnet"}
 
 
 def list_architectures(task: Task) -> tuple[str, ...]:
-    return tuple(row.name for row in _ROWS if row.task == task)
+    return tuple(row.name for row in ARCHITECTURES.values() if row.task == task)
 
 
-def default_weights(task: Task, scale: int | None = None) -> str:
-    return next(row.defaults[scale] for row in _ROWS if row.task == task and scale in row.defaults)
+def default_weights(task: Task, scale: int = 1) -> str:
+    rows = ARCHITECTURES.values()
+    return next(row.defaults[scale] for row in rows if row.task == task and scale in row.defaults)
 
 
 def parse_variant(architecture: str, text: str) -> Variant:

@@ -205,7 +205,7 @@ class Recipe:
     def _check_terms(self) -> None:
         if self.pseudo_labels and self.task != "disparity":
             raise UsageError("pseudo_labels is not supported for super-resolution")
-        for name in self.row.other_terms:
+        for name in self.row.missing_terms:
             if getattr(self.losses, name):
                 raise UsageError(
                     f"{self.architecture} does not have the loss term {name}",

@@ -38,21 +38,18 @@ for command in sys.argv[1:]:
     app(command.split(), prog_name="pam", standalone_mode=False)
 """
 
-ROW = """    Architecture(
-        name="toy",
-        task="disparity",
-        network="pamcli.networks.toy:Toy",
-        memory=(200.0, 0.2),
-        parts=("hourglass", "cas_pam", "refine"),
-        other_terms=("updates", *UPSCALING_TERMS),
-        recipe="scenes",
-        recipe_from_nothing="scratch",
-        normalised=True,
-        multiple=32,
-    ),
-)
-
-ARCHITECTURES:"""
+ROW = """
+[toy]
+task = "disparity"
+network = "pamcli.networks.toy:Toy"
+memory = [200.0, 0.2]
+parts = ["hourglass", "cas_pam", "refine"]
+other_terms = ["updates"]
+recipe = "scenes"
+recipe_from_nothing = "scratch"
+normalised = true
+multiple = 32
+"""
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +59,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(PACKAGE, root / "pamcli")
     os.symlink(PACKAGE.parent / "weights", root / "weights")
     (root / "pamcli/networks/toy.py").write_text(NETWORK)
-    rows = root / "pamcli/registry/architectures.py"
-    text = rows.read_text()
-    assert text.count(")\n\nARCHITECTURES:") == 1
-    rows.write_text(text.replace(")\n\nARCHITECTURES:", ROW))
+    with (root / "pamcli/registry/architectures.toml").open("a") as rows:
+        rows.write(ROW)
     return root
 
 
