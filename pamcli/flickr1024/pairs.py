@@ -4,13 +4,14 @@ import fnmatch
 import functools
 import os
 import re
-import stat
 import struct
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.paths import join_names, natural_key, pluralize, quote, walk_folders
@@ -42,25 +43,29 @@ class ImageLocation:
     def __str__(self) -> str:
         return quote(self.path) + (f" ({quote(self.member)})" if self.member is not None else "")
 
+    @contextmanager
+    def _open(self) -> Iterator[IO[bytes]]:
+        if self.member is None:
+            with open_source(self.path, str(self)) as file:
+                yield file
+        else:
+            with report_damage(str(self)), _open_archive(self.path).open(self.member) as member:
+                yield member
+
     def read(self) -> RgbImage:
         """Decode the image. Raises InputError if it is missing, damaged, truncated or not an image."""
         if self.member is None:
             return read_image(self.path)
-        archive = _open_archive(self.path)
-        with report_damage(str(self)), archive.open(self.member) as stream:
+        with self._open() as stream:
             # Reading no more than the declared size limits memory; the last read verifies the checksum.
-            data = stream.read(archive.getinfo(self.member).file_size)
+            data = stream.read(_open_archive(self.path).getinfo(self.member).file_size)
             stream.read(1)
         return read_image(data, name=str(self))
 
     def size(self) -> tuple[int, int]:
         """Return (width, height), px, of a PNG from its header alone. Raises InputError as `read` does."""
-        if self.member is None:
-            with open_source(self.path, str(self)) as file:
-                head = file.read(24)
-        else:
-            with report_damage(str(self)), _open_archive(self.path).open(self.member) as stream:
-                head = stream.read(24)
+        with self._open() as stream:
+            head = stream.read(24)
         if head.startswith(PNG_SIGNATURE) and head[12:16] == b"IHDR" and len(head) == 24:
             width, height = struct.unpack(">II", head[16:])
         else:
@@ -70,22 +75,24 @@ class ImageLocation:
 
 def find_images(place: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list[ImageLocation]:
     """Return the images below a folder (archives included) or in one archive, sorted by name."""
+    found: list[ImageLocation] = []
+    others = []
     if place.is_file() and place.suffix.lower() == ".zip":
-        return sorted(_find_in_archive(place, (), suffixes), key=lambda found: (found.folders, found.name))
-    if not place.is_dir():
+        found += _find_in_archive(place, (), suffixes)
+    elif not place.is_dir():
         reason = "is neither a folder nor a zip archive" if place.exists() else "does not exist"
         raise InputError(f"{quote(place)} {reason}", "pass the folder or the archives with the images")
-    found, others = [], []
-    for below, folder, names in walk_folders(place):
-        parts = tuple(filter(None, below.split("/")))
-        for name in sorted(names):
-            suffix = os.path.splitext(name)[1].lower()
-            if suffix in suffixes:
-                found.append(ImageLocation(folder / name, None, parts))
-            elif suffix == ".zip" and (folder / name).is_file():
-                found += _find_in_archive(folder / name, (*parts, name), suffixes)
-            elif suffix in _OTHER_ARCHIVES:
-                others.append(folder / name)
+    else:
+        for below, folder, names in walk_folders(place):
+            parts = tuple(filter(None, below.split("/")))
+            for name in sorted(names):
+                suffix = os.path.splitext(name)[1].lower()
+                if suffix in suffixes:
+                    found.append(ImageLocation(folder / name, None, parts))
+                elif suffix == ".zip" and (folder / name).is_file():
+                    found += _find_in_archive(folder / name, (*parts, name), suffixes)
+                elif suffix in _OTHER_ARCHIVES:
+                    others.append(folder / name)
     if others and not found:
         raise UsageError(f"{quote(others[0])} is an archive in an unsupported format", "unpack it")
     return sorted(found, key=lambda found: (found.folders, found.name))
@@ -102,34 +109,19 @@ def _find_in_archive(
 
 
 def list_members(path: Path) -> list[zipfile.ZipInfo]:
-    """Return the files in a zip archive without unpacking them. Raises InputError if it is unsafe."""
+    """Return the files in a zip archive, which are never unpacked to disk. Raises InputError if unsafe."""
     infos = _open_archive(path).infolist()
-    dangers = [*filter(None, map(_find_danger, infos))]
-    if not dangers and any(info.flag_bits & _ENCRYPTED for info in infos):
-        raise InputError(f"{quote(path)} is encrypted", "unpack it with its password first")
-    if sum(info.compress_size for info in infos) > path.stat().st_size:
-        dangers.append("its members overlap")
-    if dangers:
-        raise InputError(f"{quote(path)} is unsafe: {dangers[0]}", "pack the images again, or unpack them")
+    danger = "its members overlap" if sum(i.compress_size for i in infos) > path.stat().st_size else ""
+    for info in infos:
+        if info.flag_bits & _ENCRYPTED:
+            raise InputError(f"{quote(path)} is encrypted", "unpack it with its password first")
+        most = min(LARGEST_MEMBER, max(_SMALL, LARGEST_RATIO * info.compress_size))
+        if info.file_size > most:
+            sizes = f"{info.compress_size:,} to {info.file_size:,} bytes"
+            danger = f"member {quote(info.filename)} unpacks from {sizes}"
+    if danger:
+        raise InputError(f"{quote(path)} is unsafe: {danger}", "pack the images again, or unpack them")
     return [info for info in infos if not info.is_dir()]
-
-
-def _find_danger(info: zipfile.ZipInfo) -> str | None:
-    """Return why a member is unsafe, or None if it is safe."""
-    name, parts = quote(info.filename), info.filename.replace("\\", "/").split("/")
-    if parts[0] == "" or re.match(r"[A-Za-z]:", info.filename):
-        return f"member {name} has an absolute path"
-    if ".." in parts:
-        return f"the path of member {name} leads out of the archive"
-    if stat.S_ISLNK(info.external_attr >> 16):
-        return f"member {name} is a link"
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return f"member {name} uses compression method {info.compress_type} instead of deflate"
-    if info.file_size > LARGEST_MEMBER:
-        return f"member {name} unpacks to {info.file_size:,} bytes"
-    if info.file_size > max(_SMALL, LARGEST_RATIO * info.compress_size):
-        return f"member {name} unpacks to {info.file_size / max(info.compress_size, 1):,.0f} times its size"
-    return None
 
 
 def _open_archive(path: Path) -> zipfile.ZipFile:
@@ -170,11 +162,11 @@ class Pairs:
 
     pairs: tuple[Pair, ...]
     unpaired: tuple[str, ...] = ()  # images without a counterpart, a line each
-    other_splits: Mapping[str, int] = field(default_factory=dict)  # number of pairs in the other splits
+    other_splits: Counter[str] = field(default_factory=Counter)  # number of pairs in the other splits
 
     def __add__(self, other: "Pairs") -> "Pairs":
-        counts = Counter(self.other_splits) + Counter(other.other_splits)
-        return Pairs(self.pairs + other.pairs, self.unpaired + other.unpaired, dict(counts))
+        counts = self.other_splits + other.other_splits
+        return Pairs(self.pairs + other.pairs, self.unpaired + other.unpaired, counts)
 
 
 def find_published_pairs(place: Path, split: str, source: str = "flickr1024") -> Pairs:
@@ -184,7 +176,7 @@ def find_published_pairs(place: Path, split: str, source: str = "flickr1024") ->
     belongs to `split`. An unpacked image takes precedence over one in an archive.
     """
     views: dict[str, dict[str, ImageLocation]] = {"_L": {}, "_R": {}}
-    others: dict[str, set[str]] = {name: set() for name in SPLITS}
+    others: set[tuple[str, str]] = set()
     for found in find_images(place):
         stem = os.path.splitext(found.name)[0]
         side, stem = stem[-2:], stem[:-2]
@@ -198,19 +190,19 @@ def find_published_pairs(place: Path, split: str, source: str = "flickr1024") ->
                 kept.append(folder)
         name = "/".join([*kept, stem])
         if belongs != split:
-            others[belongs].add(name)
+            others.add((belongs, name))
             continue
-        both = [each for each in (views[side].get(name), found) if each is not None]
-        unpacked = [each for each in both if each.member is None]
-        if len(both) > 1 and len(unpacked) != 1:
-            reason = f"two images have the name {quote(name)}: {both[0]} and {both[1]}"
+        before = views[side].setdefault(name, found)
+        if before is not found and (before.member is None) == (found.member is None):
+            reason = f"two images have the name {quote(name)}: {before} and {found}"
             raise InputError(reason, "pass only the folder or archive to use")
-        views[side][name] = (unpacked or both)[0]
+        if found.member is None:
+            views[side][name] = found
     lefts, rights = views["_L"], views["_R"]
     names = sorted(lefts.keys() & rights.keys(), key=natural_key)
     unpaired = [f"{lefts[name]} has no right image" for name in lefts.keys() - rights.keys()]
     unpaired += [f"{rights[name]} has no left image" for name in rights.keys() - lefts.keys()]
-    counts = {name: len(found) for name, found in others.items() if found}
+    counts = Counter(name for name, _ in sorted(others, key=lambda each: SPLITS.index(each[0])))
     if not names and not unpaired:
         if counts:
             present = join_names([f"{count} of {name}" for name, count in counts.items()])
@@ -243,19 +235,17 @@ def select_pairs(found: Pairs, names: Path | None, *, skip_unpaired: bool) -> tu
 
 def filter_by_name(pairs: Sequence[Pair], lines: Sequence[str], file: str) -> tuple[Pair, ...]:
     """Return the listed pairs in their original order; a line is NAME or SOURCE/NAME, with * for any text."""
-    wanted = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    exact = set(wanted)
-    patterns = [(line, re.compile(fnmatch.translate(line))) for line in wanted if "*" in line]
-    used: set[str] = set()
+    wanted = {line.strip(): False for line in lines if line.strip() and not line.lstrip().startswith("#")}
+    patterns = {line: re.compile(fnmatch.translate(line)) for line in wanted if "*" in line}
     taken = []
     for pair in pairs:
         calls = {pair.name, str(pair)}
-        hits = calls & exact
-        hits |= {line for line, pattern in patterns if any(map(pattern.match, calls))}
-        used |= hits
+        hits = calls & wanted.keys()
+        hits |= {line for line, pattern in patterns.items() if any(map(pattern.match, calls))}
+        wanted |= dict.fromkeys(hits, True)
         if hits:
             taken.append(pair)
-    if unused := [line for line in wanted if line not in used]:
+    if unused := [line for line, used in wanted.items() if not used]:
         raise UsageError(
             f"{len(unused)} lines of {quote(file)} match no pair: {join_names(unused)}",
             f"pairs have names such as {join_names([str(pair) for pair in pairs[:2]])}" if pairs else None,

@@ -1,8 +1,8 @@
 """Make a store of patches from pairs: plan and check it before writing, cut the patches, publish it."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,30 +13,16 @@ from pamcli.files.atomic import write_atomically
 from pamcli.files.paths import join_names, pluralize, quote
 from pamcli.flickr1024 import stores
 from pamcli.flickr1024.pairs import Pair
-from pamcli.flickr1024.resumable import LOG, Request, Work, check_space, format_size, write_json
+from pamcli.flickr1024.resumable import LOG, Request, Work, write_json
 from pamcli.flickr1024.stores import Index, StoredPair, StoreName, StorePaths
 from pamcli.reporting import SILENT, Progress
 
 Sha256 = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
+Tasks = dict[str, tuple[Pair, StoredPair]]  # pairs whose patches are to be cut, by title
 
 _PNG_SHARE = 0.8  # approximate largest size of a photograph in PNG, relative to its raw bytes
 _PATCH_FILES = 5  # four images and their folder ...
 _SLACK = 12_000  # ... and bytes lost to partly filled disk blocks, including those of the folder
-
-
-@dataclass(frozen=True)
-class PairTask:
-    """A pair whose patches are to be cut."""
-
-    pair: Pair
-    stored: StoredPair
-    scale: int
-    layout: StoreName
-
-    @property
-    def end(self) -> int:
-        """Offset after its last pixel in the packed file."""
-        return self.stored.offset + stores.count_bytes(self.stored.width, self.stored.height, self.scale)
 
 
 def make_store(
@@ -61,27 +47,41 @@ def make_store(
         OutputError: If the store cannot be written.
     """
     paths = StorePaths.of(out, scale, layout)
-    tasks, images, unreadable = _list_tasks(pairs, scale, layout, skip_damaged=skip_damaged)
+    tasks, images, unreadable = _list_tasks(pairs, scale, skip_damaged=skip_damaged)
     check_folder(out)
     request = Request({"store": layout, "scale": scale, "split": split}, images)
-    work = Work(paths.store, paths.index, request, tasks, list[Sha256], _has_files)
-    if work.is_complete():
+    has_files = partial(_has_files, scale, layout)
+    work = Work(paths.store, paths.index, request, tasks, list[Sha256], has_files)
+    done = work.read_results()
+    if done is None:
         return paths.store, stores.read_index(paths.index)
-    done, end = work.read_results(), max(task.end for task in tasks.values())
-    _check_disk(work, done, end, scale, layout)
-    bar.expect(len(tasks))
-    work.begin(done)
+    counts = {title: stored.patches for title, (_, stored) in tasks.items()}
+    patches, end = sum(counts.values()), max(stored.end(scale) for _, stored in tasks.values())
+    needed, files = 300 * patches, 10  # the manifest first
+    if layout == "folders":
+        remaining = sum(counts[title] for title in counts.keys() - done.keys())
+        patch = stores.count_bytes(stores.WIDTH * scale, stores.HEIGHT * scale, scale)
+        needed += int(remaining * (_PNG_SHARE * patch + _SLACK))
+        files = remaining * _PATCH_FILES
+    elif not (work.store / "pixels.npy").exists():
+        needed += end
+    work.begin(done, needed, files)
+    made = f"{pluralize(patches, 'patch')} of {pluralize(len(counts), 'pair')}"
+    LOG.info(f"{made}, about {needed / 1e6:,.1f} MB to write")
+    if small := [*counts.values()].count(0):
+        LOG.info(f"too small for a patch: {pluralize(small, 'pair')}")
     if layout == "packed":
         stores.allocate(work.store / "pixels.npy", end)
     for title, reason in unreadable.items():
         LOG.warning("%s: %s", title, reason)
-    unreadable |= work.process(_cut_patches, done, workers, bar, skip_damaged=skip_damaged)
-    stored = [task.stored for title, task in tasks.items() if title in done]
-    index = Index(scale, split, tuple(stored), request, tuple(unreadable.items()))
+    cut = partial(_cut_patches, scale, layout)
+    unreadable |= work.process(cut, done, workers, bar, skip_damaged=skip_damaged)
+    finished = [title for title in tasks if title in done]
+    index = Index(scale, split, tuple(tasks[title][1] for title in finished), request, (*unreadable.items(),))
     if not index.patches:
         raise InputError("no pair can be read, so there are no patches")
     home = work.store if layout == "packed" else out  # files beside patch folders are written in place
-    manifest = stores.encode_manifest(index, [done[title] for title in tasks if title in done])
+    manifest = stores.encode_manifest(index, [done[title] for title in finished])
     write_atomically(home / paths.manifest.name, manifest)
     write_json(home / paths.index.name, index.as_json())
     work.publish()
@@ -89,10 +89,10 @@ def make_store(
 
 
 def _list_tasks(
-    pairs: Sequence[Pair], scale: int, layout: StoreName, *, skip_damaged: bool
-) -> tuple[dict[str, PairTask], list[list[Any]], dict[str, str]]:
-    """Return the tasks by title, the names and sizes of all images, and why images are unreadable."""
-    tasks: dict[str, PairTask] = {}
+    pairs: Sequence[Pair], scale: int, *, skip_damaged: bool
+) -> tuple[Tasks, list[list[Any]], dict[str, str]]:
+    """Return the tasks, the names and sizes of all images, and why images are unreadable."""
+    tasks: Tasks = {}
     images: dict[str, list[Any]] = {}
     unreadable: dict[str, str] = {}
     seen: dict[str, Pair] = {}
@@ -119,59 +119,39 @@ def _list_tasks(
             continue
         count = len(stores.list_corners(height // scale, width // scale))
         stored = StoredPair(pair.source, pair.name, width, height, first, count, offset)
-        tasks[title] = task = PairTask(pair, stored, scale, layout)
-        first, offset = first + count, task.end
+        tasks[title] = pair, stored
+        first, offset = first + count, stored.end(scale)
     if first == 1:
         least = f"{(stores.WIDTH + 6) * scale}x{(stores.HEIGHT + 6) * scale}"
         raise InputError(f"all images are too small for a patch, which needs at least {least}")
     return tasks, [*images.values()], unreadable
 
 
-def _has_files(store: Path, task: PairTask, checksums: list[str]) -> bool:
+def _has_files(
+    scale: int, layout: StoreName, store: Path, task: tuple[Pair, StoredPair], checksums: list[str]
+) -> bool:
     """Return True unless patches of a finished pair are missing."""
-    count, pixels = task.stored.patches, store / "pixels.npy"
-    if task.layout == "packed":
-        there = pixels.exists() and pixels.stat().st_size >= stores.HEADER + task.end
+    stored, pixels = task[1], store / "pixels.npy"
+    if layout == "packed":
+        there = pixels.exists() and pixels.stat().st_size >= stores.HEADER + stored.end(scale)
     else:
-        there = not count or (store / f"{task.stored.first + count - 1:06d}").exists()
-    return there and len(checksums) == count
+        there = not stored.patches or (store / f"{stored.first + stored.patches - 1:06d}").exists()
+    return there and len(checksums) == stored.patches
 
 
-def _check_disk(
-    work: Work[PairTask, list[str]], done: Mapping[str, Any], end: int, scale: int, layout: StoreName
-) -> None:
-    """Log the amount of work, and raise OutputError if the disk is too small for it."""
-    counts = {title: task.stored.patches for title, task in work.tasks.items()}
-    patches = sum(counts.values())
-    needed, files = 300 * patches, 10  # the manifest first
-    if layout == "folders":
-        remaining = sum(counts[title] for title in counts.keys() - done.keys())
-        patch = stores.count_bytes(stores.WIDTH * scale, stores.HEIGHT * scale, scale)
-        needed += int(remaining * (_PNG_SHARE * patch + _SLACK))
-        files = remaining * _PATCH_FILES
-    elif not (work.store / "pixels.npy").exists():
-        needed += end
-    check_space(work.target, needed, files)
-    made = f"{pluralize(patches, 'patch')} of {pluralize(len(counts), 'pair')}"
-    LOG.info(f"{made}, about {format_size(needed)} to write")
-    if small := [*counts.values()].count(0):
-        LOG.info(f"too small for a patch: {pluralize(small, 'pair')}")
-
-
-def _cut_patches(store: Path, task: PairTask) -> list[str]:
+def _cut_patches(scale: int, layout: StoreName, store: Path, task: tuple[Pair, StoredPair]) -> list[str]:
     """Write all patches of one pair; return their checksums. Raises InputError, OutputError."""
-    views, stored = stores.read_views(task.pair, task.scale), task.stored
+    pair, stored = task
+    views = stores.read_views(pair, scale)
     if views.high.shape[:3] != (stored.height, 2, stored.width):
-        raise InputError(
-            f"the size of {task.pair.left} differs from the one in its header", "save it upright"
-        )
-    if task.layout == "packed":
+        raise InputError(f"the size of {pair.left} differs from the one in its header", "save it upright")
+    if layout == "packed":
         stores.write_pixels(store / "pixels.npy", stored.offset, views)
     checksums = []
-    for number, (row, column) in enumerate(stored.list_corners(task.scale), start=stored.first):
+    for number, (row, column) in enumerate(stored.list_corners(scale), start=stored.first):
         patch = stores.cut_patch(views, row, column)
         checksums.append(patch.checksum())
-        if task.layout == "folders":
+        if layout == "folders":
             stores.write_patch_folder(store / f"{number:06d}", patch)
     return checksums
 

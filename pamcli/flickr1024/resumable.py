@@ -76,9 +76,13 @@ class Work(Generic[Task, Result]):
     def store(self) -> Path:
         return self.folder / "store"
 
-    def is_complete(self) -> bool:
-        """Return True if the target already exists. Raises UsageError if it belongs to another request."""
-        started, target = self.folder / "job.json", quote(self.target)
+    def read_results(self) -> dict[str, Result] | None:
+        """Return the results so far by title, or None if the target is complete.
+
+        Damaged lines are skipped, and results whose files are missing. Raises UsageError if the target or the
+        folder belongs to another request.
+        """
+        started, target, folder = self.folder / "job.json", quote(self.target), quote(self.folder)
         if self.target.exists():
             if not self.record.exists():
                 reason = f"{target} already exists and was not made by this command"
@@ -88,20 +92,15 @@ class Work(Generic[Task, Result]):
                 hint = "choose another folder, or remove this one"
                 raise UsageError(f"{target} was made with {change}", hint)
             LOG.info(f"{target} is already complete")
-            return True
-        hint = f"remove {quote(self.folder)} and start again"
-        if self.store.exists() and not started.exists():
-            raise InputError(f"{quote(started)} is missing, so the options of the command are unknown", hint)
+            return None
+        hint = f"remove {folder} and start again"
         if started.exists():
-            earlier = load_json(Request, started, hint)
-            if change := describe_difference(earlier, self.request):
+            if change := describe_difference(load_json(Request, started, hint), self.request):
                 hint = "repeat that command, remove the folder, or choose another one"
-                raise UsageError(f"{quote(self.folder)} was started with {change}", hint)
+                raise UsageError(f"{folder} was started with {change}", hint)
+        elif self.store.exists():
+            raise InputError(f"{quote(started)} is missing, so the options of the command are unknown", hint)
         check_writable(self.target)
-        return False
-
-    def read_results(self) -> dict[str, Result]:
-        """Return the results so far by title, without damaged lines and those whose files are missing."""
         done, kind, results = self.folder / "done.jsonl", tuple[Text, self.kind], dict[str, Result]()  # type: ignore[name-defined]
         for line in read_text(done).splitlines() if done.exists() else ():
             with suppress(InputError):  # a killed run may leave half a line
@@ -110,8 +109,9 @@ class Work(Generic[Task, Result]):
                     results[title] = result
         return results
 
-    def begin(self, done: Mapping[str, Result]) -> None:
-        """Create the folder and record the request. Raises OutputError."""
+    def begin(self, done: Mapping[str, Result], needed: int, files: int) -> None:
+        """Create the folder and record the request. Raises OutputError, also if bytes or files do not fit."""
+        check_space(self.target, needed, files)
         if done:
             LOG.info(f"{quote(self.target)} is resumed: {len(done)} of {len(self.tasks)} images are done")
         with report_write_errors(self.store):
@@ -134,6 +134,7 @@ class Work(Generic[Task, Result]):
         """
         file, failed = self.folder / "done.jsonl", {}
         remaining = [each for each in self.tasks.items() if each[0] not in done]
+        bar.expect(len(self.tasks))
         for _ in done:
             bar.advance()
         for (title, _), result in run_in_processes(partial(_do_task, do, self.store), remaining, workers):
@@ -183,9 +184,9 @@ def describe_difference(old: Request, new: Request) -> str:
     return f"other images: {len(old.pictures)}, now {len(new.pictures)}{change}"
 
 
-def write_json(path: Path, value: Any, indent: int | None = 1) -> None:
+def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON with equal bytes for equal values. Raises OutputError."""
-    write_atomically(path, (json.dumps(value, indent=indent) + "\n").encode())
+    write_atomically(path, (json.dumps(value, indent=1) + "\n").encode())
 
 
 def encode_csv(rows: Iterable[Iterable[Any]]) -> bytes:
@@ -201,18 +202,10 @@ def check_space(path: Path, needed: int, files: int) -> None:
     folder = next(each for each in path.absolute().parents if each.exists())
     free = shutil.disk_usage(folder).free
     if needed > free:
-        reason = f"{quote(path)} needs about {format_size(needed)}, but only {format_size(free)} are free"
-        raise OutputError(reason, "free some space or write to another disk")
+        sizes = f"about {needed / 1e9:.3g} GB, but only {free / 1e9:.3g} GB are free"
+        raise OutputError(f"{quote(path)} needs {sizes}", "free some space or write to another disk")
     if hasattr(os, "statvfs") and os.statvfs(folder).f_files:  # 0: not counted by the file system
         left = os.statvfs(folder).f_favail
         if files > left:
             reason = f"{quote(path)} needs {files:,} files, but the disk can store only {left:,} more"
             raise OutputError(reason, "use `store` packed, or write to another disk")
-
-
-def format_size(count: int) -> str:
-    """Return a number of bytes for people, as "13.5 GB"."""
-    for power, unit in ((12, "TB"), (9, "GB"), (6, "MB"), (3, "kB")):
-        if count >= 10**power:
-            return f"{count / 10**power:.1f} {unit}"
-    return f"{count} bytes"

@@ -21,7 +21,7 @@ from pamcli.files.suffixes import IMAGE_SUFFIXES, MPO_SUFFIX
 from pamcli.flickr1024.pairs import ImageLocation, find_images
 from pamcli.flickr1024.prepare import check_folder
 from pamcli.flickr1024.rectify_stereogram import StereogramError, rectify_stereogram
-from pamcli.flickr1024.resumable import LOG, Request, Work, check_space, encode_csv, write_json
+from pamcli.flickr1024.resumable import LOG, Request, Work, encode_csv, write_json
 from pamcli.imaging.raster import encode_png
 from pamcli.reporting import Progress
 
@@ -93,15 +93,13 @@ def make_pairs(
     tasks = _list_stereograms(places, options)
     check_folder(out)
     work = Work(target, record, Request(dict(options), [*tasks]), tasks, Report, _has_files)
-    if work.is_complete():
-        return load_json(Reports, record, f"remove {quote(target)} and start again").pictures
     reports = work.read_results()
+    if reports is None:
+        return load_json(Reports, record, f"remove {quote(target)} and start again").pictures
     files = {task.location.path for title, task in tasks.items() if title not in reports}
     growth = {file: 1 if file.suffix.lower() in _LOSSLESS else _PNG_GROWTH for file in files}
     needed = sum(file.stat().st_size * times for file, times in growth.items())
-    check_space(target, needed, 2 * (len(tasks) - len(reports)))
-    bar.expect(len(tasks))
-    work.begin(reports)
+    work.begin(reports, needed, 2 * (len(tasks) - len(reports)))
     failed = work.process(_rectify, reports, workers, bar, skip_damaged=skip_damaged)
     reports |= {title: Report(title, "damaged", reason) for title, reason in failed.items()}
     outcomes = tuple(reports[title] for title in tasks)

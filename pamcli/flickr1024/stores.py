@@ -53,8 +53,7 @@ Side = Annotated[int, Field(strict=True, ge=1, le=LARGEST_SIDE)]  # width or hei
 _HINT = "remove the store and prepare it again"
 
 
-@dataclass(frozen=True)
-class Views:
+class Views(NamedTuple):
     """Both images of a pair in both resolutions, interleaved by rows."""
 
     high: Pixels  # (H, 2, W, 3): [:, 0] is the left image, [:, 1] the right one
@@ -146,6 +145,10 @@ class StoredPair:
         """Return the top left corners of its patches in low resolution; see `list_corners`."""
         return list_corners(self.height // scale, self.width // scale)
 
+    def end(self, scale: int) -> int:
+        """Return the offset after its last pixel in the packed file."""
+        return self.offset + count_bytes(self.width, self.height, scale)
+
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class Index:
@@ -162,15 +165,14 @@ class Index:
         if self.scale not in SCALES:
             raise ValueError(f"scale is {self.scale}, must be one of {', '.join(map(str, SCALES))}")
         number, offset, names = 1, 0, set()
-        for picture in self.pictures:
-            size = picture.width, picture.height
-            count = len(picture.list_corners(self.scale))
-            if any(side % self.scale for side in size) or picture.patches != count:
-                raise ValueError(f"the number of patches of {quote(picture.name)} does not match its size")
-            if picture.first < number or picture.offset < offset:
-                raise ValueError(f"{quote(picture.name)} overlaps the pair before it")
-            number, offset = picture.first + picture.patches, picture.offset + count_bytes(*size, self.scale)
-            names.add((picture.source, picture.name))
+        for pair in self.pictures:
+            count = len(pair.list_corners(self.scale))
+            if pair.width % self.scale or pair.height % self.scale or pair.patches != count:
+                raise ValueError(f"the number of patches of {quote(pair.name)} does not match its size")
+            if pair.first < number or pair.offset < offset:
+                raise ValueError(f"{quote(pair.name)} overlaps the pair before it")
+            number, offset = pair.first + pair.patches, pair.end(self.scale)
+            names.add((pair.source, pair.name))
         if len(names) < len(self.pictures):
             raise ValueError("two pairs have the same name")
         return self
@@ -187,9 +189,10 @@ class Index:
     def sources(self) -> dict[str, dict[str, int]]:
         """Return the numbers of pairs and patches by source."""
         counts: dict[str, dict[str, int]] = {}
-        for picture in self.pictures:
-            count = counts.setdefault(picture.source, {"pairs": 0, "patches": 0})
-            count.update(pairs=count["pairs"] + 1, patches=count["patches"] + picture.patches)
+        for pair in self.pictures:
+            found = counts.setdefault(pair.source, {"pairs": 0, "patches": 0})
+            found["pairs"] += 1
+            found["patches"] += pair.patches
         return counts
 
     def as_json(self) -> dict[str, Any]:
@@ -272,9 +275,8 @@ def get_views(pixels: Pixels, pair: StoredPair, scale: int) -> Views:
     """Return a pair within the mapped pixels; nothing is read before it is accessed."""
     height, width = pair.height, pair.width
     middle = pair.offset + 6 * width * height
-    end = pair.offset + count_bytes(width, height, scale)
     high = pixels[pair.offset : middle].reshape(height, 2, width, 3)
-    low = pixels[middle:end].reshape(height // scale, 2, width // scale, 3)
+    low = pixels[middle : pair.end(scale)].reshape(height // scale, 2, width // scale, 3)
     return Views(high, low)
 
 

@@ -50,7 +50,7 @@ def test_patches_of_the_published_set_with_counts_and_a_data_set_that_can_be_rea
     assert result(run) == ["out/x2: flickr1024: 2 pairs, 8 patches", "out/x2: 2 pairs, 8 patches"]
     assert run.complaints == [
         "not included: 1 pair of test (--split)",
-        "8 patches of 2 pairs, about 442.3 kB to write",
+        "8 patches of 2 pairs, about 0.4 MB to write",
     ]
     assert names("out") == ["x2/index.json", "x2/manifest.csv", "x2/pixels.npy"]
     assert result(pam("dataset verify flickr1024:out")) == [
@@ -231,7 +231,7 @@ def test_a_disk_that_is_too_small_is_told_before_any_work(monkeypatch: pytest.Mo
     monkeypatch.setattr(resumable.shutil, "disk_usage", lambda path: usage)
     with unchanged():
         run = _without_notes(pam(*PREPARE))
-        refuse(run, 7, "out/x2 needs about 442.3 kB, but only 1.0 kB", "free some space")
+        refuse(run, 7, "out/x2 needs about 0.000442 GB, but only 1e-06 GB", "free some space")
 
 
 @pytest.mark.parametrize("store", ["packed", "folders"])
@@ -273,7 +273,7 @@ def _until_full(count: int) -> Callable[[Path, Path], None]:
 @pytest.mark.usefixtures("published")
 def test_options_that_make_no_sense() -> None:
     tree(Path("tiny"), {"0001": (190, 90)})
-    archive(Path("unsafe/more.zip"), {"../0009_L.png": b"x"})
+    archive(Path("unsafe/more.zip"), {"0009_L.bmp": bytes(20 << 20)})
     table = """
         2 Flickr1024 | --scale | --from-stereograms
         2 Flickr1024 --scale 2 --layout cross | --layout requires --from-stereograms
@@ -285,7 +285,7 @@ def test_options_that_make_no_sense() -> None:
         2 Flickr1024 --scale 2 --workers 0 | --workers | --help lists all options
         3 none --scale 2 | none does not exist
         3 tiny --scale 2 | too small for a patch | 192x72
-        3 unsafe --scale 2 | unsafe/more.zip is unsafe | leads out
+        3 unsafe --scale 2 | unsafe/more.zip is unsafe | to 20,971,520 bytes
     """
     refuse_all(table, "dataset prepare-flickr1024 -o out")
 

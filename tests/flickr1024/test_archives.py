@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 import zipfile
 from pathlib import Path
 
@@ -39,30 +38,9 @@ def test_images_of_folders_and_of_the_archives_in_them(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "mode", "said"),
-    [
-        ("/etc/0001_L.png", 0, "absolute path"),
-        ("C:/0001_L.png", 0, "absolute path"),
-        ("\\server\\0001_L.png", 0, "absolute path"),
-        ("Train/../../0001_L.png", 0, "leads out"),
-        ("..\\0001_L.png", 0, "leads out"),
-        ("0002_L.png", stat.S_IFLNK | 0o777, "is a link"),
-    ],
-)
-def test_members_that_lead_elsewhere_are_refused(tmp_path: Path, name: str, mode: int, said: str) -> None:
-    path = archive(tmp_path / "a.zip", {"0001_L.png": PICTURE})
-    info = zipfile.ZipInfo(name)
-    info.external_attr = mode << 16
-    with zipfile.ZipFile(path, "a") as packed:
-        packed.writestr(info, PICTURE)
-    with pytest.raises(InputError, match=r"a.zip is unsafe: .*" + said):
-        find_images(path)
-
-
 def test_what_unpacks_to_far_more_than_a_image_does_is_refused(tmp_path: Path) -> None:
     path = archive(tmp_path / "bomb.zip", {"0001_L.bmp": bytes(20 << 20)})
-    with pytest.raises(InputError, match=r"bomb.zip is unsafe: .* unpacks to [\d,]+ times its size"):
+    with pytest.raises(InputError, match=r"bomb.zip is unsafe: .* unpacks from [\d,]+ to 20,971,520 bytes"):
         find_images(tmp_path)
     small = archive(tmp_path / "plain.zip", {"0001_L.bmp": bytes(1 << 20)})  # a plain image is no bomb
     assert len(list_members(small)) == 1
@@ -74,7 +52,7 @@ def test_a_member_of_a_gigabyte_is_refused_whatever_its_ratio(
 ) -> None:
     monkeypatch.setattr(pairs, "LARGEST_MEMBER", len(PICTURE) - 1)
     path = archive(tmp_path / "a.zip", {"0001_L.png": PICTURE})
-    with pytest.raises(InputError, match=r"unpacks to [0-9,]+ bytes"):
+    with pytest.raises(InputError, match=r"unpacks from [0-9,]+ to [0-9,]+ bytes"):
         list_members(path)
 
 
