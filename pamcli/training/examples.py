@@ -170,6 +170,11 @@ class Examples:
                 self._caches[place] = SceneCache(source, scenes, self.seed, new, folder, f"{place}-")
         self._order: tuple[int, NDArray[np.intp]] | None = None
 
+    @property
+    def fingerprints(self) -> list[str]:
+        """Digests that change with the data sets."""
+        return [source.fingerprint() for source in self.sources]
+
     def at(self, position: int, size: tuple[int, int]) -> Example:
         """Return the example at a position, at a given height and width of the network input.
 

@@ -51,6 +51,9 @@ from pamcli.training.validation import Validator, measure_gain
 LABEL_NEWS = 30.0  # time between two lines on the progress of pseudo-labels, s
 
 
+Unlabelled = list[tuple[DataSpec, UnlabelledPairs, UnlabelledPairs | None]]  # pairs to learn, and held out
+
+
 @dataclass(frozen=True)
 class Run:
     """A run that is ready to train: everything that is known without its network."""
@@ -63,15 +66,10 @@ class Run:
     compute: Compute
     examples: Examples
     about: str  # data and recipe, for people
-    unlabelled: list[tuple[DataSpec, UnlabelledPairs, UnlabelledPairs | None]]  # to learn; held out
+    unlabelled: Unlabelled
     validator: Validator | None
     checkpoint: Checkpoint | None  # the state to resume from
-    made_with: dict[str, Any]  # the circumstances of the first start; empty for a new run
-    resumed: bool
-
-    @property
-    def held_out(self) -> list[tuple[DataSpec, UnlabelledPairs]]:
-        return [(spec, pairs) for spec, _, pairs in self.unlabelled if pairs is not None]
+    made_with: dict[str, Any] | None  # the circumstances of the first start; None for a new run
 
 
 def run(
@@ -81,48 +79,36 @@ def run(
 
     A resumed run takes `settings.steps` steps in total if given, also in the learning-rate schedule.
     """
-    processes, resumed = Processes.from_environment(), recipe is None
+    processes = Processes.from_environment()
     observer = observer if processes.is_main else Observer()
-    recipe = recipe or _read_stored_recipe(settings, folder)
+    if recipe is None:
+        folder.require_run()
     with lock_folder(folder.path) if processes.is_main else nullcontext():
-        ready = prepare_run(settings, folder, recipe, processes, observer, resumed=resumed)
+        ready = prepare_run(settings, folder, recipe, processes, observer)
         with processes.connect(ready.compute.device):
             return _train(ready, stop, observer)  # frees network and gradient exchange before disconnecting
-
-
-def _read_stored_recipe(settings: TrainSettings, folder: RunFolder) -> Recipe:
-    folder.require_run()
-    try:
-        recipe = read_recipe(folder.recipe)
-    except InputError as error:
-        hint = f"correct it, or start a new run with `from` {quote(folder.last)}"
-        raise InputError(error.message, hint) from error
-    if recipe.task != settings.task:
-        raise UsageError(f"{quote(folder.path)} is a run of pam train {recipe.task}")
-    return recipe
 
 
 def prepare_run(
     settings: TrainSettings,
     folder: RunFolder,
-    recipe: Recipe,
+    recipe: Recipe | None,
     processes: Processes,
     observer: Observer,
-    *,
-    resumed: bool,
 ) -> Run:
     """Open the data and the newest checkpoint of a run, and check that it can train.
 
-    Writes nothing, except the new number of steps of a resumed run.
+    `recipe`: None to resume. Writes nothing, except the new number of steps of a resumed run.
     """
-    if resumed:
-        recipe = _extend(settings, folder, recipe, processes)
+    is_new, made_with = recipe is not None, None
+    if recipe is None:
+        recipe, made_with = _read_stored_recipe(settings, folder, processes)
     elif processes.is_main:
         folder.require_new()
     if recipe.batch % processes.world:
         problem = f"`batch` must be a multiple of the {processes.world} processes, got {recipe.batch}"
         raise UsageError(problem, "`batch` counts the pairs of all processes")
-    if not resumed:
+    if is_new:
         check_start(recipe)
     examples, about, unlabelled = _open_examples(recipe, folder)
     validator = None
@@ -130,36 +116,45 @@ def prepare_run(
         validator = Validator.open(recipe.validation, recipe.scale)
     endless = any(source.endless for source in examples.sources)
     steps = recipe.count_steps(None if endless else sum(map(len, examples.sources)))
-    before = read_made_with(folder.recipe) if resumed else {}
-    if before.get("data", _list_fingerprints(examples)) != _list_fingerprints(examples):
-        hint = f"restore it, or start a new run with `from` {quote(folder.last)}"
-        change = "has changed: pairs or textures were added or removed"
-        raise UsageError(f"the data of the run {quote(folder.path)} {change}", hint)
-    checkpoint = _read_checkpoint(folder, observer) if resumed else None
+    checkpoint = None
+    if made_with is not None:
+        if made_with.get("data", examples.fingerprints) != examples.fingerprints:
+            hint = f"restore it, or start a new run with `from` {quote(folder.last)}"
+            change = "has changed: pairs or textures were added or removed"
+            raise UsageError(f"the data of the run {quote(folder.path)} {change}", hint)
+        checkpoint = _read_checkpoint(folder, observer)
+    elif processes.is_main:
+        _check_truth(recipe, examples, validator, observer)
     if checkpoint is not None and recipe.variant == PAPER:  # older recipes do not name every variant
         shapes = {key: value.shape for key, value in checkpoint.network.items()}
         recipe = replace(recipe, variant=recipe.row.find_variant(shapes))
-    if not resumed and processes.is_main:
-        _check_truth(recipe, examples, validator, observer)
     compute = devices.choose_training_compute(processes.device(settings.device), recipe.precision)
     devices.keep_freed_memory()
     data = examples, about, unlabelled, validator
-    return Run(settings, folder, recipe, steps, processes, compute, *data, checkpoint, before, resumed)
+    return Run(settings, folder, recipe, steps, processes, compute, *data, checkpoint, made_with)
 
 
-def _extend(settings: TrainSettings, folder: RunFolder, recipe: Recipe, processes: Processes) -> Recipe:
-    """Return the recipe of a resumed run with the number of steps that the settings ask for, if any."""
-    if settings.steps is None:
-        return recipe
-    taken = max((step for step, _ in list_checkpoints(folder.checkpoints)), default=0)
-    if settings.steps < taken:
-        done = f"{quote(folder.path)} has {taken} steps"
-        raise UsageError(f"{done}, so `steps` must be at least {taken}, got {settings.steps}")
-    recipe = replace(recipe, steps=settings.steps, epochs=None)
-    if processes.is_main:
-        record = recipe_json(recipe, read_made_with(folder.recipe))
-        write_atomically(folder.recipe, record.encode())
-    return recipe
+def _read_stored_recipe(
+    settings: TrainSettings, folder: RunFolder, processes: Processes
+) -> tuple[Recipe, dict[str, Any]]:
+    """Return the recipe of a run to resume, with the steps that the settings ask for, and its record."""
+    try:
+        recipe = read_recipe(folder.recipe)
+    except InputError as error:
+        hint = f"correct it, or start a new run with `from` {quote(folder.last)}"
+        raise InputError(error.message, hint) from error
+    if recipe.task != settings.task:
+        raise UsageError(f"{quote(folder.path)} is a run of pam train {recipe.task}")
+    made_with = read_made_with(folder.recipe)
+    if settings.steps is not None:
+        taken = max((step for step, _ in list_checkpoints(folder.checkpoints)), default=0)
+        if settings.steps < taken:
+            done = f"{quote(folder.path)} has {taken} steps"
+            raise UsageError(f"{done}, so `steps` must be at least {taken}, got {settings.steps}")
+        recipe = replace(recipe, steps=settings.steps, epochs=None)
+        if processes.is_main:
+            write_atomically(folder.recipe, recipe_json(recipe, made_with).encode())
+    return recipe, made_with
 
 
 def _read_checkpoint(folder: RunFolder, observer: Observer) -> Checkpoint | None:
@@ -183,15 +178,13 @@ def _check_truth(recipe: Recipe, examples: Examples, validator: Validator | None
             observer.inform(warning)
 
 
-def _open_examples(
-    recipe: Recipe, folder: RunFolder
-) -> tuple[Examples, str, list[tuple[DataSpec, UnlabelledPairs, UnlabelledPairs | None]]]:
+def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, Unlabelled]:
     """Return the examples of a recipe, a description of the data, and the pairs that need labels."""
     if not recipe.data:
         raise UsageError("no training data", "set `data` NAME:PATH; pam dataset list shows the names")
     specs = [parse_data(text) for text in recipe.data]
     sources = [(spec, open_data(spec).with_hard_cases(recipe.scenes.hard)) for spec in specs]
-    unlabelled: list[tuple[DataSpec, UnlabelledPairs, UnlabelledPairs | None]] = []
+    unlabelled: Unlabelled = []
     if recipe.pseudo_labels:
         for number, (spec, source) in enumerate(sources):
             if source.endless:
@@ -205,11 +198,12 @@ def _open_examples(
     elif recipe.losses.mask_by_truth_below is not None or not recipe.has_unsupervised_terms:
         for spec, source in sources:
             if not source.has_truth():
-                superres = "use a loss term without ground truth, such as losses.charbonnier"
                 problem = f"{quote(spec.text)} has no ground truth, which the recipe {recipe.name} needs"
                 layout = f"store it as `pam dataset list {spec.info.name}` shows"
-                matching = f"{layout}, or use `unsupervised` to train on pairs alone"
-                raise UsageError(problem, superres if recipe.task == "superres" else matching)
+                hint = f"{layout}, or use `unsupervised` to train on pairs alone"
+                if recipe.task == "superres":
+                    hint = "use a loss term without ground truth, such as losses.charbonnier"
+                raise UsageError(problem, hint)
     for spec, source in sources:
         if source.has_patches:
             _check_patches(recipe, spec, source)
@@ -227,8 +221,8 @@ def _check_patches(recipe: Recipe, spec: DataSpec, source: Source) -> None:
     if sample.low_left is None or len(sample.low_left) * (recipe.scale or 0) != len(sample.left):
         return  # another check rejects patches of another scale
     crops = [recipe.crop, *(size.crop for size in recipe.sizes if max(size.shares))]
-    needed = max(crop[0] for crop in crops), max(crop[1] for crop in crops)
-    patch = sample.low_left.shape[0], sample.low_left.shape[1]
+    needed = tuple(map(max, zip(*crops, strict=True)))
+    patch = sample.low_left.shape[:2]
     if patch[0] < needed[0] or patch[1] < needed[1]:
         problem = f"the patches of {quote(spec.text)} have {format_size(patch)} px, less than the crop"
         raise UsageError(f"{problem} of {format_size(needed)} px", f"set `crop` {format_size(patch)}")
@@ -251,26 +245,24 @@ def _train(run: Run, stop: Stop, observer: Observer) -> RunEnd:
     with ExitStack() as stack:
         journal = None
         if processes.is_main:
-            if not run.resumed:
+            if run.made_with is None:
                 record = recipe_json(recipe, _describe_circumstances(run))
                 write_atomically(folder.recipe, record.encode())
             journal = stack.enter_context(Journal(folder, trainer.step))
-        batches = load_batches(
-            run.examples,
-            trainer.step,
-            run.steps,
-            recipe.batch // processes.world,
-            _count_workers(run),
-            processes.rank,
-            processes.world,
-        )
+        workers = run.settings.workers
+        if workers is None:  # on a GPU, all cores but one
+            cores = (os.cpu_count() or 1) // processes.world
+            workers = 1 if compute.device.type == "cpu" else max(1, cores - 1)
+        share = recipe.batch // processes.world, workers, processes.rank, processes.world
+        batches = load_batches(run.examples, trainer.step, run.steps, *share)
         stack.enter_context(closing(batches))  # ends the workers with the run
         for message in _describe(run, trainer):
             observer.inform(message)
         if run.checkpoint is None and not _write_labels(run, trainer, stop, observer):
             return RunEnd(0, agree_on_reason(stop, processes))
-        validator = _validate_held_out(run, observer) if run.held_out else run.validator
-        measures = bool(recipe.validation or (run.held_out and validator))
+        held_out = [(spec, pairs) for spec, _, pairs in run.unlabelled if pairs is not None]
+        validator = _validate_held_out(held_out, observer) if held_out else run.validator
+        measures = bool(recipe.validation or (held_out and validator))
         stack.enter_context(devices.deterministic_algorithms(compute.device))
         stack.enter_context(devices.flush_denormals())
         loop = Loop(trainer, folder, run.about, journal, validator, measures, stop, observer)
@@ -284,15 +276,6 @@ def _train(run: Run, stop: Stop, observer: Observer) -> RunEnd:
     return end
 
 
-def _count_workers(run: Run) -> int:
-    """Return the number of processes that prepare examples: on a GPU, all cores but one by default."""
-    if run.settings.workers is not None:
-        return run.settings.workers
-    if run.compute.device.type == "cpu":
-        return 1
-    return max(1, (os.cpu_count() or 1) // run.processes.world - 1)
-
-
 def _describe(run: Run, trainer: Trainer) -> list[str]:
     """Return what a person should know at the start of a run."""
     recipe, compute = run.recipe, run.compute
@@ -302,7 +285,7 @@ def _describe(run: Run, trainer: Trainer) -> list[str]:
     lines.append(f"{run.about}; on {compute.device} in {compute.precision}")
     if (compute.device.type, compute.precision) == ("cpu", "bf16") and not devices.cpu_has_bf16():
         lines.append("this CPU emulates bf16, which is many times slower than fp32")
-    precision = run.made_with.get("precision")
+    precision = (run.made_with or {}).get("precision")
     if precision not in (None, compute.precision):
         lines.append(f"the run started in {quote(str(precision))}: its results differ from here on")
     if not recipe.validation:
@@ -312,7 +295,7 @@ def _describe(run: Run, trainer: Trainer) -> list[str]:
         for source in run.examples.sources:
             absent = [line for line in source.absent if line.startswith("no ground truth")]
             lines += [f"{source.label}: {line}" for line in absent]
-    if not (recipe.validation or run.held_out):
+    if not (recipe.validation or any(held_out is not None for _, _, held_out in run.unlabelled)):
         lines.append("there is no validation data: the last weights are the result")
     if trainer.step == run.steps:
         return [*lines, f"all {run.steps} steps are done; increase `steps` to extend the run"]
@@ -328,11 +311,10 @@ def _write_labels(run: Run, trainer: Trainer, stop: Stop, observer: Observer) ->
         return True
     spec, rank, world = run.recipe.model_spec(), run.processes.rank, run.processes.world
     matcher = StereoMatcher(TorchModel(trainer.network, spec, run.compute), spec.max_disparity)
-    find_by_network = partial(find_labels, matcher)
     missing = [
         (pairs, index, find)
         for _, learned, held_out in run.unlabelled
-        for pairs, find in ((learned, find_by_network), (held_out, match_blocks))
+        for pairs, find in ((learned, partial(find_labels, matcher)), (held_out, match_blocks))
         if pairs is not None
         for index in pairs.list_unlabelled()
     ]
@@ -350,13 +332,13 @@ def _write_labels(run: Run, trainer: Trainer, stop: Stop, observer: Observer) ->
     return not run.processes.any_true(stop.reason is not None)
 
 
-def _validate_held_out(run: Run, observer: Observer) -> Validator | None:
+def _validate_held_out(
+    held_out: list[tuple[DataSpec, UnlabelledPairs]], observer: Observer
+) -> Validator | None:
     """Return a validator on the held-out pairs that have labels, None if there are none."""
-    measurable = []
-    for spec, pairs in run.held_out:
-        if has_labels(pairs):
-            measurable.append((spec, pairs))
-        else:
+    measurable = [(spec, pairs) for spec, pairs in held_out if has_labels(pairs)]
+    for spec, pairs in held_out:
+        if (spec, pairs) not in measurable:
             observer.inform(f"{spec.label}: block matching finds nothing reliable in held-out pairs")
     if not measurable:
         observer.inform("the new weights cannot be compared with the initial ones")
@@ -374,15 +356,11 @@ def _describe_circumstances(run: Run) -> dict[str, Any]:
         **run.compute.describe(),
         "threads": torch.get_num_threads(),
         "processes": run.processes.world,
-        "data": _list_fingerprints(run.examples),
+        "data": run.examples.fingerprints,
     }
     if run.recipe.start is not None:
         facts["start_sha256"] = sha256(locate(run.recipe.start))
     return facts
-
-
-def _list_fingerprints(examples: Examples) -> list[str]:
-    return [source.fingerprint() for source in examples.sources]
 
 
 def _find_commit() -> str | None:
