@@ -1,11 +1,11 @@
 """Convert the text of an option to its value, and define the types of options that use it.
 
-Each function takes a text and the option's name in messages, and raises UsageError that names the option.
+A parser takes a text and the option's name in messages, and raises UsageError that names the option.
 """
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral
@@ -42,6 +42,29 @@ def _make_error(option: str, what: str, text: object, hint: str | None = None) -
     return UsageError(f"{option} must be {what}, got {text}", hint)
 
 
+def _make_parser(
+    what: str,
+    convert: Callable[[str], Any],
+    words: Mapping[str, str | None] = {},
+    hint: str | None = None,
+) -> Parser:
+    """Return a parser: `convert` raises ValueError unless the text is `what`; `words` stand for values."""
+
+    def parse(text: str, option: str) -> Any:
+        if text in words:
+            return words[text]
+        with suppress(ValueError):
+            return convert(text)
+        raise _make_error(option, what, repr(text), hint)
+
+    return parse
+
+
+def _require(is_valid: bool) -> None:
+    if not is_valid:
+        raise ValueError
+
+
 def parse_name(text: str, option: str) -> str:
     """Return the text. Raises UsageError if it is empty."""
     if not text:
@@ -62,24 +85,13 @@ def parse_number(text: str, option: str, *, above: float = -math.inf) -> float:
     raise _make_error(option, "a number" + (f" above {above:g}" if math.isfinite(above) else ""), text)
 
 
-def _parse_above_zero(text: str, option: str) -> float:
-    return parse_number(text, option, above=0)
-
-
 DEFAULT_FORMS: dict[Any, Form] = {
     int: Form("N"),
-    float: Form("X", _parse_above_zero),
+    float: Form("X", lambda text, option: parse_number(text, option, above=0)),
     str: Form("TEXT"),
     Path: Form("PATH", parse_path),
 }
 """Forms of options whose types have none of their own."""
-
-
-def _parse_setting(text: str, option: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise _make_error(option, "KEY=VALUE", repr(text))
-    return key.strip(), value.strip()
 
 
 def _parse_method(text: str, option: str) -> tuple[str, str]:
@@ -89,95 +101,56 @@ def _parse_method(text: str, option: str) -> tuple[str, str]:
     return Path(text.removeprefix("files:")).name if text.startswith("files:") else Path(text).stem, text
 
 
-def _parse_number_or_none(text: str, option: str) -> int | None:
-    if text == "none":
-        return None
+def _convert_setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    _require(bool(equals and key.strip()))
+    return key.strip(), value.strip()
+
+
+def _convert_whole(text: str, digits: int = 19) -> int:
     # Python refuses to convert thousands of digits.
-    if text.isascii() and text.isdigit() and len(text) < 20 and int(text) > 0:
-        return int(text)
-    raise _make_error(option, "a positive whole number or none", repr(text))
+    _require(re.fullmatch(f"[0-9]{{1,{digits}}}", text) is not None and int(text) > 0)
+    return int(text)
 
 
-def _allow_word(word: str, parse: Parser, value: str | None) -> Parser:
-    """Return a parser that also accepts a word, which stands for a value."""
-    return lambda text, option: value if text == word else parse(text, option)
+def _convert_above_zero(text: str) -> float:
+    _require((value := float(text)) > 0)
+    return value
 
 
-def _check_max_disparity(value: object, option: str) -> None:
-    whole = isinstance(value, Integral) and 1 <= int(value) <= LARGEST_DISPARITY
-    if value != "stored" and not whole:
-        raise _make_error(option, f"a whole number from 1 to {LARGEST_DISPARITY}, none or stored", value)
+def _convert_frames(text: str) -> int:
+    _require(re.fullmatch(r"[+-]?[0-9]{1,9}", text) is not None)
+    return int(text)
 
 
-def _parse_match_size(text: str, option: str) -> float:
-    with suppress(ValueError):
-        if (value := float(text)) > 0:
-            return value
-    raise _make_error(option, "auto, a factor such as 0.5, or a width in px such as 1500", repr(text))
+def _convert_pair(mark: str, is_valid: Callable[[int, int], bool], digits: int = 5) -> Callable[[str], Any]:
+    """Return a converter of two whole numbers with a mark between them."""
 
-
-def _parse_count(text: str, option: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) < 4 and int(text) > 0:
-        return int(text)
-    raise _make_error(option, "a whole number from 1 to 999, or auto", repr(text))
-
-
-def _make_pair_parser(
-    mark: str, what: str, is_valid: Callable[[int, int], bool], digits: int = 5, hint: str | None = None
-) -> Callable[[str, str], tuple[int, int]]:
-    """Return a parser of two whole numbers with a mark between them."""
-
-    def parse(text: str, option: str) -> tuple[int, int]:
+    def convert(text: str) -> tuple[int, int]:
         found = re.fullmatch(f"([0-9]{{1,{digits}}}){mark}([0-9]{{1,{digits}}})", text, re.IGNORECASE)
-        if found is None or not is_valid(int(found[1]), int(found[2])):
-            raise _make_error(option, what, repr(text), hint)
+        _require(found is not None and is_valid(int(found[1]), int(found[2])))
+        assert found is not None
         return int(found[1]), int(found[2])
 
-    return parse
+    return convert
 
 
-def _make_size_parser(least: int) -> Callable[[str, str], tuple[int, int]]:
+def _make_size_parser(least: int, words: Mapping[str, None] = {}) -> Parser:
     what = f"WIDTHxHEIGHT in px, {least} to 65535 each, such as 512x256"
-    return _make_pair_parser("x", what, lambda *size: least <= min(size) <= max(size) <= 65535)
+    convert = _convert_pair("x", lambda *size: least <= min(size) <= max(size) <= 65535)
+    return _make_parser(what, convert, words)
 
 
 parse_image_size = _make_size_parser(16)
 """Width and height of an image, px."""
 
 
-def _parse_export_size(text: str, option: str) -> tuple[int, int]:
-    width, height = parse_image_size(text, option)
-    if height > width:  # as it was written before
-        hint = f"{height}x{width} is {height} px wide; for images higher than wide use dynamic"
-        raise UsageError(f"{option} {text}: sizes are WIDTHxHEIGHT, no longer rows x columns", hint)
-    return width, height
-
-
-_parse_shard = _make_pair_parser(
-    "/",
-    "I/N with I from 1 to N",
-    lambda part, count: 1 <= part <= count,
-    9,
-    "with an index that counts from 0: --shard $((INDEX + 1))/N",
-)
-
-
-def _check_shard(share: tuple[int, int], option: str) -> None:
-    if not 1 <= share[0] <= share[1]:
-        raise UsageError(f"{option} must be (I, N) with I from 1 to N, got {share}")
-
-
-def _parse_memory_size(text: str, option: str) -> int:
+def _convert_memory_size(text: str) -> int:
     found = re.fullmatch(r"([0-9]*\.?[0-9]+) ?([a-z]+)", text.strip().lower(), re.ASCII)
-    factor = {unit.lower(): factor for unit, factor in MEMORY_UNITS.items()}.get(found[2] if found else "")
-    if found and factor and 0 < float(found[1]) < 1e9 and (size := int(float(found[1]) * factor)):
-        return size
-    raise _make_error(option, f"a number and {', '.join(MEMORY_UNITS)}, such as 4GB", repr(text))
-
-
-def _check_memory_size(value: Any, option: str) -> None:
-    if not isinstance(value, int) or value < 1:
-        raise _make_error(option, "a number of bytes, or a text such as 4GB", value)
+    factor = {unit.lower(): factor for unit, factor in MEMORY_UNITS.items()}.get(found[2] if found else "", 0)
+    amount = float(found[1]) if found else 0.0
+    _require(amount < 1e9 and amount * factor >= 1)
+    return int(amount * factor)
 
 
 def parse_length(text: str | float, option: str) -> float:
@@ -191,21 +164,50 @@ def parse_length(text: str | float, option: str) -> float:
     return metres
 
 
-def _parse_point(text: str, option: str) -> tuple[float, float]:
+def _convert_point(text: str) -> tuple[float, float]:
+    x, y = map(float, text.split(","))
+    _require(math.isfinite(x) and math.isfinite(y))
+    return x, y
+
+
+def _parse_known_length(text: str, option: str) -> tuple[Any, float]:
+    def convert(places: str) -> Any:
+        x1, y1, x2, y2 = map(float, places.split(","))
+        _require(all(map(math.isfinite, (x1, y1, x2, y2))) and (x1, y1) != (x2, y2))
+        return (x1, y1), (x2, y2)
+
+    places, _, metres = text.partition("=")
     with suppress(ValueError):
-        x, y = map(float, text.split(","))
-        if math.isfinite(x) and math.isfinite(y):
-            return x, y
-    raise _make_error(option, "X,Y in px, such as 489.4,265.2", repr(text))
+        return convert(places), parse_length(metres, option)
+    raise _make_error(option, "X1,Y1,X2,Y2=LENGTH in px, such as 312,240,508,251=1.20m", repr(text))
 
 
-def _parse_region(text: str, option: str) -> tuple[float, ...]:
-    with suppress(ValueError):
-        return tuple(map(float, text.split(",")))
-    raise _make_error(option, _REGION, repr(text))
+def _convert_range(text: str) -> tuple[float, float]:
+    low, high = map(float, text.split(":"))
+    _require(-LARGEST_RANGE <= low < high <= LARGEST_RANGE)
+    return low, high
 
 
-_REGION = "X,Y or X,Y,WIDTH,HEIGHT in px, such as 320,240"
+def _convert_scale(text: str) -> float:
+    times = float(text)
+    _require(1 < times <= max(SCALES))
+    return int(times) if times == int(times) else times
+
+
+def _check_max_disparity(value: object, option: str) -> None:
+    whole = isinstance(value, Integral) and 1 <= int(value) <= LARGEST_DISPARITY
+    if value != "stored" and not whole:
+        raise _make_error(option, f"a whole number from 1 to {LARGEST_DISPARITY}, none or stored", value)
+
+
+def _check_shard(share: tuple[int, int], option: str) -> None:
+    if not 1 <= share[0] <= share[1]:
+        raise UsageError(f"{option} must be (I, N) with I from 1 to N, got {share}")
+
+
+def _check_memory_size(value: Any, option: str) -> None:
+    if not isinstance(value, int) or value < 1:
+        raise _make_error(option, "a number of bytes, or a text such as 4GB", value)
 
 
 def _check_regions(regions: Any, option: str) -> None:
@@ -215,36 +217,6 @@ def _check_regions(regions: Any, option: str) -> None:
             raise _make_error(option, _REGION, each)
         if min(each[2:], default=1) <= 0:
             raise _make_error(option, "at least 1 px wide and high", each)
-
-
-def _parse_known_length(text: str, option: str) -> tuple[Any, float]:
-    places, _, metres = text.partition("=")
-    with suppress(ValueError):
-        x1, y1, x2, y2 = map(float, places.split(","))
-        if all(map(math.isfinite, (x1, y1, x2, y2))) and (x1, y1) != (x2, y2):
-            return ((x1, y1), (x2, y2)), parse_length(metres, option)
-    raise _make_error(option, "X1,Y1,X2,Y2=LENGTH in px, such as 312,240,508,251=1.20m", repr(text))
-
-
-def _parse_frames(text: str, option: str) -> int:
-    if re.fullmatch(r"[+-]?[0-9]{1,9}", text):
-        return int(text)
-    raise _make_error(option, "a whole number of frames, or auto", repr(text))
-
-
-def _parse_scale(text: str, option: str) -> float:
-    with suppress(ValueError):
-        if 1 < (times := float(text)) <= max(SCALES):
-            return int(times) if times == int(times) else times
-    raise _make_error(option, f"a number above 1, at most {max(SCALES)}", text)
-
-
-def _parse_range(text: str, option: str) -> tuple[float, float]:
-    with suppress(ValueError):
-        low, high = map(float, text.split(":"))
-        if -LARGEST_RANGE <= low < high <= LARGEST_RANGE:
-            return low, high
-    raise _make_error(option, "MIN:MAX in px, such as 0:192, or shared", repr(text))
 
 
 def _check_recording(place: str | Path, option: str) -> None:
@@ -258,26 +230,48 @@ def _check_device(device: str, option: str) -> None:
         raise UsageError(f"unknown {option} {device!r}", "expected one of auto, cpu, cuda, cuda:N, mps")
 
 
+_WHOLE = "a positive whole number or none"
+_COUNT = "a whole number from 1 to 999, or auto"
+_FRAMES = "a whole number of frames, or auto"
+_FACTOR = "auto, a factor such as 0.5, or a width in px such as 1500"
+_MEMORY = f"a number and {', '.join(MEMORY_UNITS)}, such as 4GB"
+_REGION = "X,Y or X,Y,WIDTH,HEIGHT in px, such as 320,240"
+_AUTO = {"auto": "auto"}
+_parse_whole = _make_parser(_WHOLE, _convert_whole, {"none": None})
+_parse_disparity = _make_parser(_WHOLE, _convert_whole, {"none": None, "stored": "stored"})
+_parse_count = _make_parser(_COUNT, lambda text: _convert_whole(text, 3), _AUTO)
+_parse_frames = _make_parser(_FRAMES, _convert_frames, _AUTO)
+_parse_factor = _make_parser(_FACTOR, _convert_above_zero, _AUTO)
+_parse_scale = _make_parser(f"a number above 1, at most {max(SCALES)}", _convert_scale)
+_parse_memory = _make_parser(_MEMORY, _convert_memory_size)
+_parse_region = _make_parser(_REGION, lambda text: tuple(map(float, text.split(","))))
+_parse_point = _make_parser("X,Y in px, such as 489.4,265.2", _convert_point)
+_parse_range = _make_parser("MIN:MAX in px, such as 0:192, or shared", _convert_range, {"shared": "shared"})
+_parse_board = _make_parser("COLUMNSxROWS, such as 9x6", _convert_pair("x", lambda *size: min(size) >= 2, 3))
+_parse_cameras = _make_parser(
+    "LEFT:RIGHT, such as 0:1", _convert_pair(":", lambda left, right: left != right, 3)
+)
+_parse_shard = _make_parser(
+    "I/N with I from 1 to N",
+    _convert_pair("/", lambda part, count: 1 <= part <= count, 9),
+    hint="with an index that counts from 0: --shard $((INDEX + 1))/N",
+)
+
 Name = Annotated[str, Form("NAME", parse_name)]
 DataSet = Annotated[str, Form("DATA", complete="data")]
 Weights = Annotated[str | Path, Form("NAME|PATH|hf:...", parse_name, complete="weights")]
 DeviceName = Annotated[str, Form("DEVICE", check=_check_device)]
 RecordingFile = Annotated[str | Path, Form("FILE.rrd", check=_check_recording)]
 AnyNumber = Annotated[float, Form("N", parse_number)]
-CountOrNone = Annotated[int, Form("N|none", _parse_number_or_none)]
-CountOrAuto = Annotated[int | Literal["auto"], Form("N|auto", _allow_word("auto", _parse_count, "auto"))]
-FrameOffset = Annotated[int | Literal["auto"], Form("N|auto", _allow_word("auto", _parse_frames, "auto"))]
-MaxDisparity = Annotated[
-    int | Literal["stored"],
-    Form("N|none", _allow_word("stored", _parse_number_or_none, "stored"), _check_max_disparity),
-]
+CountOrNone = Annotated[int, Form("N|none", _parse_whole)]
+CountOrAuto = Annotated[int | Literal["auto"], Form("N|auto", _parse_count)]
+FrameOffset = Annotated[int | Literal["auto"], Form("N|auto", _parse_frames)]
+MaxDisparity = Annotated[int | Literal["stored"], Form("N|none", _parse_disparity, _check_max_disparity)]
 """A maximum disparity, px, as in `StereoMatcher.load`."""
-MatchingResolution = Annotated[
-    MatchSize, Form("auto|N", _allow_word("auto", _parse_match_size, "auto"), check_match_size)
-]
+MatchingResolution = Annotated[MatchSize, Form("auto|N", _parse_factor, check_match_size)]
 Scale = Annotated[float, Form("N", _parse_scale)]
 """An upscaling factor, int where it is whole."""
-MemorySize = Annotated[int, Form("SIZE", _parse_memory_size, _check_memory_size)]
+MemorySize = Annotated[int, Form("SIZE", _parse_memory, _check_memory_size)]
 """Bytes."""
 Metres = Annotated[float, Form("LENGTH", parse_length, parse_length)]
 Length = Annotated[float | str, Form("LENGTH", parse_length, parse_length)]
@@ -286,28 +280,17 @@ KnownLength = Annotated[Any, Form("X1,Y1,X2,Y2=1.20m", _parse_known_length)]
 """Two pixels and the distance between them, m."""
 PointOrBox = Annotated[tuple[float, ...], Form("X,Y[,WIDTH,HEIGHT]", _parse_region, _check_regions)]
 Point = Annotated[tuple[float, float], Form("X,Y", _parse_point)]
-ColorRange = Annotated[
-    tuple[float, float] | Literal["shared"],
-    Form("MIN:MAX|shared", _allow_word("shared", _parse_range, "shared")),
-]
+ColorRange = Annotated[tuple[float, float] | Literal["shared"], Form("MIN:MAX|shared", _parse_range)]
 """Disparities at both ends of the colour scale, px."""
 ImageSize = Annotated[tuple[int, int], Form("WIDTHxHEIGHT", parse_image_size)]
 CropSize = Annotated[tuple[int, int], Form("WIDTHxHEIGHT", _make_size_parser(1))]
 ExportSize = Annotated[
-    tuple[int, int], Form("WIDTHxHEIGHT|dynamic", _allow_word("dynamic", _parse_export_size, None))
+    tuple[int, int], Form("WIDTHxHEIGHT|dynamic", _make_size_parser(16, {"dynamic": None}))
 ]
 """Width and height, px; None for "dynamic"."""
-BoardSize = Annotated[
-    tuple[int, int],
-    Form(
-        "COLUMNSxROWS", _make_pair_parser("x", "COLUMNSxROWS, such as 9x6", lambda *size: min(size) >= 2, 3)
-    ),
-]
-Cameras = Annotated[
-    tuple[int, int],
-    Form("L:R", _make_pair_parser(":", "LEFT:RIGHT, such as 0:1", lambda left, right: left != right, 3)),
-]
+BoardSize = Annotated[tuple[int, int], Form("COLUMNSxROWS", _parse_board)]
+Cameras = Annotated[tuple[int, int], Form("L:R", _parse_cameras)]
 """Numbers of the left and the right camera."""
 Shard = Annotated[tuple[int, int], Form("I/N", _parse_shard, _check_shard)]
-KeyValue = Annotated[tuple[str, str], Form("KEY=VALUE", _parse_setting)]
+KeyValue = Annotated[tuple[str, str], Form("KEY=VALUE", _make_parser("KEY=VALUE", _convert_setting))]
 Method = Annotated[tuple[str, str], Form("[NAME=]WHAT", _parse_method)]
