@@ -189,16 +189,8 @@ def _explain(error: Exception, text: str, repository: str, file: str, revision: 
     retry = "try again: the download resumes; or download the file elsewhere and give its path"
     messages = (  # the first match counts; the last entry covers all other errors
         (hf.GatedRepoError, f"the terms of {repository} must be accepted", f"on its page, then: {login}"),
-        (
-            hf.RepositoryNotFoundError,
-            f"the Hub has no repository {repository}",
-            f"if it is private: {login}",
-        ),
-        (
-            hf.RevisionNotFoundError,
-            f"{repository} has no revision {revision}",
-            "use a branch, tag or commit",
-        ),
+        (hf.RepositoryNotFoundError, f"the Hub has no repository {repository}", f"if it is private: {login}"),
+        (hf.RevisionNotFoundError, f"{repository} has no revision {revision}", "use a branch, tag or commit"),
         (hf.EntryNotFoundError, f"{repository} has no file {file}", "its page lists the files"),
         (
             (hf.OfflineModeIsEnabled, hf.FileMetadataError),

@@ -51,7 +51,7 @@ class MatchSettings(RectifiedPairs, Results, MetricResults, Matching, Engine, pa
     )
     range: ColorRange | None = option(
         "Range of the colours, px; shared: one range for the whole batch, with colour maps written at the "
-        "end [default: one range per pair or video].",
+        "end [default: one range per pair or video]."
     )
     grey: bool = flag("Write the colour map in greyscale: near is white, far and unknown are black.")
     unknown: Literal["occluded", "none"] = option(

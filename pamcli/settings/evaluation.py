@@ -67,7 +67,7 @@ class EvaluateDisparitySettings(DisparityMaps, ReportFiles, panel="Input"):
     )
     protocol: Sequence[Annotated[str, Form("NAME", complete="protocols")]] | None = option(
         "Evaluate under this protocol (pam eval protocols); repeatable, one column each [default: that of "
-        "each data set's benchmark].",
+        "each data set's benchmark]."
     )
     max_gt: Annotated[float, Form("PX")] | None = option(
         "Count only pixels with a ground truth below this, px; 192 in the paper."

@@ -43,10 +43,7 @@ def _make_error(option: str, what: str, text: object, hint: str | None = None) -
 
 
 def _make_parser(
-    what: str,
-    convert: Callable[[str], Any],
-    words: Mapping[str, str | None] = {},
-    hint: str | None = None,
+    what: str, convert: Callable[[str], Any], words: Mapping[str, str | None] = {}, hint: str | None = None
 ) -> Parser:
     """Return a parser: `convert` raises ValueError unless the text is `what`; `words` stand for values."""
 

@@ -123,7 +123,7 @@ class DisparityScale(Settings, panel="Input"):
 
     scale: AnyNumber | None = option(
         "Units per pixel of disparity in the files [default: 256 in 16-bit PNG, 16 in signed integers, "
-        "else 1].",
+        "else 1]."
     )
 
 
@@ -248,11 +248,11 @@ class Matching(Matcher):
         max=100_000,
     )
     effort: EffortName | None = option(
-        f"Trade accuracy for time. {describe_efforts()} [default: normal; the image size for pasmnet].",
+        f"Trade accuracy for time. {describe_efforts()} [default: normal; the image size for pasmnet]."
     )
     match_size: MatchingResolution | None = option(
         "Set the matching resolution: a factor from 1/16 to 4, a width in px (64 or more), or auto, as "
-        "--effort normal. The disparity map keeps the size of the input.",
+        "--effort normal. The disparity map keeps the size of the input."
     )
 
     def check(self) -> None:

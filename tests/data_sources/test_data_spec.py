@@ -57,10 +57,7 @@ def test_the_home_folder() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "kiti2015:/x",
-            "unknown data set 'kiti2015' (did you mean kitti2015? expected one of bag, booster,",
-        ),
+        ("kiti2015:/x", "unknown data set 'kiti2015' (did you mean kitti2015? expected one of bag, booster,"),
         ("KITTI2015:/x", "did you mean kitti2015?"),
         ("C:\\data", "unknown data set 'C' (expected one of bag, booster"),
         ("/data/kitti2015", "does not begin with the name of a data set (give NAME:PATH"),

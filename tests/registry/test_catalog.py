@@ -57,16 +57,10 @@ def test_a_path_object_is_always_a_path() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (
-            "passmnet",
-            r"unknown network 'passmnet' \(did you mean pasmnet\? known: pasmnet2, pasmnet, ",
-        ),
+        ("passmnet", r"unknown network 'passmnet' \(did you mean pasmnet\? known: pasmnet2, pasmnet, "),
         ("passrnet-x3", r"did you mean passrnet-x"),
         ("PASMnet", r"unknown network 'PASMnet'"),
-        (
-            "something",
-            r"\(known: pasmnet2, pasmnet, passrnet2-x2, .*, passrnet-x4; a path needs a suffix\)",
-        ),
+        ("something", r"\(known: pasmnet2, pasmnet, passrnet2-x2, .*, passrnet-x4; a path needs a suffix\)"),
         ("", r"unknown network ''"),
     ],
 )

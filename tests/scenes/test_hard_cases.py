@@ -66,9 +66,7 @@ def test_exclusive_cases_share_the_scenes() -> None:
 @pytest.mark.parametrize(
     "case", ["tunnels", "corridors", "walls", "floors", "glossy", "twigs", "wires", "fences", "foliage"]
 )
-def test_visible_pixels_have_their_disparity_in_the_right_image(
-    case: str,
-) -> None:
+def test_visible_pixels_have_their_disparity_in_the_right_image(case: str) -> None:
     nearer_than_hidden = []
     for number in range(2):
         views = drawn(case, number)

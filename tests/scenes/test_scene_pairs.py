@@ -11,12 +11,7 @@ from PIL import Image
 
 from pamcli.scenes.render import Layer, Views, render
 from pamcli.scenes.scene import Scene, make_scene, scene_pair
-from pamcli.scenes.textures import (
-    LEAST_TEXELS,
-    TextureLibrary,
-    find_textures,
-    read_texture,
-)
+from pamcli.scenes.textures import LEAST_TEXELS, TextureLibrary, find_textures, read_texture
 
 MADE_UP = TextureLibrary()
 HEIGHT, WIDTH = 96, 192
@@ -146,9 +141,7 @@ def kinds(layer: Layer) -> set[str]:
     return found | ({"cut to size"} if layer.clips else set())
 
 
-def test_all_kinds_of_surfaces_occur(
-    library: TextureLibrary,
-) -> None:
+def test_all_kinds_of_surfaces_occur(library: TextureLibrary) -> None:
     scenes = [scene_of(library, number) for number in range(24)]
     found: dict[str, int] = {}
     for scene in scenes:

@@ -247,9 +247,7 @@ def test_an_erased_rectangle_occludes_its_matches() -> None:
 def test_erasing_has_its_probability_and_keeps_unknown_truth() -> None:
     whole = example(pair())
     unknown = dataclasses.replace(
-        whole,
-        disparity=np.full_like(whole.disparity, np.nan),
-        visible=np.zeros_like(whole.visible),
+        whole, disparity=np.full_like(whole.disparity, np.nan), visible=np.zeros_like(whole.visible)
     )
     changed = [erase_rectangle(rng(seed), unknown, Augmentation(erase=0.3)) for seed in range(100)]
     assert 15 < sum(each is not unknown for each in changed) < 45

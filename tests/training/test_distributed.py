@@ -62,9 +62,7 @@ def deviations(expected: dict[str, Tensor], found: dict[str, Tensor]) -> dict[st
     return far
 
 
-def test_two_processes_have_the_gradients_of_the_joined_batch(
-    whole_network: list[dict[str, State]],
-) -> None:
+def test_two_processes_have_the_gradients_of_the_joined_batch(whole_network: list[dict[str, State]]) -> None:
     expected = in_one_process(ALL_TERMS, joint_norm=True)
     found = [result["float32"] for result in whole_network]
     # Bit for bit: a LeakyReLU, mask or absolute value that tips over could not be told from a fault.

@@ -18,12 +18,7 @@ from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.architectures import ARCHITECTURES
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.training.initialisation import (
-    check_weights,
-    halve_scale,
-    initial_network,
-    initialise_by_xavier,
-)
+from pamcli.training.initialisation import check_weights, halve_scale, initial_network, initialise_by_xavier
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import RECIPES
 from pamcli.training.trainer import set_training_mode

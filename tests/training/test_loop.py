@@ -161,9 +161,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path, killed: int) -> None:
     assert [e["step"] for e in parted.log][-1] == STEPS
 
 
-def test_checkpoints_left_by_a_kill_are_removed_later(
-    tmp_path: Path,
-) -> None:
+def test_checkpoints_left_by_a_kill_are_removed_later(tmp_path: Path) -> None:
     run = Run(tmp_path / "run", replace(RECIPE, keep=3))
     run.go()
     assert run.kept == [3, 6, 8]

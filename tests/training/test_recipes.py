@@ -13,13 +13,7 @@ import pytest
 from pamcli.errors import InputError, UsageError
 from pamcli.losses.weights import LossWeights
 from pamcli.training.recipe import CropShare, Recipe, Schedule, learning_rate
-from pamcli.training.recipes import (
-    RECIPES,
-    change_recipe,
-    get_recipe,
-    read_recipe,
-    recipe_json,
-)
+from pamcli.training.recipes import RECIPES, change_recipe, get_recipe, read_recipe, recipe_json
 
 SCENES = RECIPES["scenes"]
 

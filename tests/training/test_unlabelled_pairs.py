@@ -21,11 +21,7 @@ class Pairs(Stored):
 
 @pytest.mark.parametrize(
     ("count", "learned", "aside"),
-    [
-        (4, [0, 1, 2, 3], []),
-        (5, [0, 1, 3, 4], [2]),
-        (10, [0, 1, 3, 4, 5, 6, 8, 9], [2, 7]),
-    ],
+    [(4, [0, 1, 2, 3], []), (5, [0, 1, 3, 4], [2]), (10, [0, 1, 3, 4, 5, 6, 8, 9], [2, 7])],
 )
 def test_a_share_of_enough_pairs_is_held_out(
     tmp_path: Path, count: int, learned: list[int], aside: list[int]

@@ -17,12 +17,7 @@ from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.loop import measure
 from pamcli.evaluation.methods import BICUBIC
 from pamcli.evaluation.superres import Superres
-from pamcli.evaluation.superres_metrics import (
-    SuperresPair,
-    Upscaled,
-    make_superres_pair,
-    measure_upscaled,
-)
+from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled, make_superres_pair, measure_upscaled
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
