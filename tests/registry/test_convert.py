@@ -70,11 +70,6 @@ def test_the_layout_is_that_of_the_authors(name: str) -> None:
     assert {key: shape for key, shape in shapes.items() if not key.startswith("error_scale.")} == layout
 
 
-def test_another_pickle_protocol_is_read_without_a_word(tmp_path: Path) -> None:
-    torch.save({"state_dict": state_of(X2)}, tmp_path / "c.pth", pickle_protocol=3)
-    assert read_checkpoint(tmp_path / "c.pth").spec.scale == 2
-
-
 @pytest.mark.parametrize("kind", [torch.float16, torch.float32])
 def test_importing_keeps_the_precision_and_loading_gives_the_same_tensors(
     kind: torch.dtype, tmp_path: Path

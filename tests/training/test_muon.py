@@ -41,16 +41,6 @@ def test_singular_values_become_about_one(shape: tuple[int, int]) -> None:
     assert inner.diag().min() > 0.6
 
 
-def test_several_matrices_are_computed_as_each_by_itself() -> None:
-    torch.manual_seed(0)
-    matrices = torch.randn(3, 20, 40)
-    torch.testing.assert_close(orthogonalize(matrices), torch.stack([*map(orthogonalize, matrices)]))
-
-
-def test_nothing_is_no_direction() -> None:
-    assert torch.equal(orthogonalize(torch.zeros(16, 20)), torch.zeros(16, 20))
-
-
 def test_matrices_move_by_muon_and_other_weights_by_adamw() -> None:
     network = layers()
     other = copy.deepcopy(network)

@@ -12,45 +12,10 @@ import pytest
 
 from pamcli.errors import InputError, UsageError
 from pamcli.losses.weights import LossWeights
-from pamcli.training.recipe import CropShare, Recipe, Schedule, learning_rate
+from pamcli.training.recipe import CropShare, Recipe, Schedule
 from pamcli.training.recipes import RECIPES, change_recipe, get_recipe, read_recipe, recipe_json
 
 SCENES = RECIPES["scenes"]
-
-
-def rate_at(recipe: Recipe, epoch: float) -> float:
-    """Learning rate in the middle of an epoch, counted from 0, of a run of 1000 steps an epoch."""
-    steps = round(1000 * recipe.epochs)
-    return learning_rate(recipe.schedule, recipe.learning_rate, round(1000 * (epoch + 0.5)), steps)
-
-
-def test_paper_sceneflow_is_section_4_3_2() -> None:
-    recipe = RECIPES["paper-sceneflow"]
-    assert (recipe.batch, recipe.crop, recipe.epochs) == (14, (256, 512), 10)
-    assert (recipe.optimizer, recipe.betas, recipe.weight_decay) == ("adam", (0.9, 0.999), 0)
-    assert [rate_at(recipe, epoch) for epoch in (0, 4, 5, 9)] == pytest.approx([1e-3, 1e-3, 1e-4, 1e-4])
-    weights = recipe.losses
-    assert (weights.photometric, weights.smoothness, weights.pam) == (1, 0.1, 1)
-    assert (weights.pam_photometric, weights.pam_smoothness, weights.pam_cycle) == (1, 1, 1)
-    assert not weights.supervised
-    assert (weights.mask_by_truth_below, recipe.precision) == (192, "fp32")
-
-
-def test_paper_kitti_is_section_4_3_2() -> None:
-    recipe = RECIPES["paper-kitti"]
-    assert (recipe.epochs, recipe.after) == (80, "paper-sceneflow")
-    assert [rate_at(recipe, epoch) for epoch in (0, 59, 60, 79)] == pytest.approx([1e-4, 1e-4, 1e-5, 1e-5])
-    weights = recipe.losses
-    assert (weights.smoothness, weights.pam_smoothness, weights.pam_cycle, weights.pam) == (0.5, 5, 5, 1)
-
-
-def test_paper_superres_is_section_5_4() -> None:
-    recipe = RECIPES["paper-superres"]
-    assert (recipe.batch, recipe.crop, recipe.epochs) == (32, (30, 90), 80)
-    rates = [rate_at(recipe, epoch) for epoch in (0, 29, 30, 59, 60, 79)]
-    assert rates == pytest.approx([2e-4, 2e-4, 1e-4, 1e-4, 5e-5, 5e-5])
-    assert (recipe.losses.super_resolution, recipe.losses.pam) == (1, 0.005)
-    assert (recipe.initialisation, recipe.views, recipe.precision) == ("xavier", "left", "fp32")
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -122,23 +87,11 @@ def test_what_is_no_recipe_is_refused(tmp_path: Path, content: str) -> None:
     ("name", "change", "said"),
     [
         ("scenes", {"crop": (250, 512)}, "does not fit"),
-        ("scenes", {"batch": 0}, "batch"),
         ("scenes", {"steps": None}, "either `steps` or `epochs`"),
-        ("scenes", {"epochs": 2.0}, "either `steps` or `epochs`"),
-        ("scenes", {"steps": 0}, "steps"),
         ("scenes", {"steps": 10**400}, "steps"),
         ("scenes", {"batch": 10**6}, "batch"),
-        ("scenes", {"crop": (10**400, 512)}, "crop"),
-        ("scenes", {"steps": None, "epochs": 1e308}, "epochs"),
-        ("scenes", {"learning_rate": 1e308}, "learning_rate"),
-        ("scenes", {"learning_rate": 0.0}, "learning_rate"),
         ("scenes", {"learning_rate": math.nan}, "learning_rate"),
-        ("scenes", {"betas": (1.0, 0.9)}, "betas"),
-        ("scenes", {"weight_decay": -1.0}, "weight_decay"),
-        ("scenes", {"weight_decay": math.nan}, "weight_decay"),
         ("scenes", {"ema": 1.0}, "ema"),
-        ("scenes", {"clip": 0.0}, "clip"),
-        ("scenes", {"seed": -1}, "seed"),
         ("scenes", {"seed": 2**63}, "seed"),
         ("scenes", {"scale": 2}, "scale"),
         ("scenes", {"max_disparity": 100}, "multiple of 16"),
@@ -152,7 +105,6 @@ def test_what_is_no_recipe_is_refused(tmp_path: Path, content: str) -> None:
         ("scenes", {"phases": (0.5, 0.2)}, "phases must be ascending"),
         ("pasmnet2", {"ema": None}, "average_from"),
         ("superres", {"scale": None}, "scale must be one of"),
-        ("superres", {"scale": 5}, "scale must be one of"),
         ("superres", {"max_disparity": 192}, "max_disparity"),
         ("superres", {"freeze_batch_norm": True}, "freeze_batch_norm"),
         ("superres", {"losses": LossWeights(charbonnier=1, photometric=1)}, "photometric"),
@@ -164,21 +116,6 @@ def test_values_out_of_range_and_contradictions_are_refused(
 ) -> None:
     with pytest.raises(UsageError, match=said):
         replace(RECIPES[name], **change)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"refined": -1.0},
-        {"pam": float("inf")},
-        {"pam_cycle": float("nan")},
-        {"mask_by_truth_below": 0.0},
-        {"mask_by_truth_below": float("inf")},
-    ],
-)
-def test_loss_weights_out_of_range_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(UsageError, match=next(iter(wrong))):
-        LossWeights(**wrong)  # type: ignore[arg-type]
 
 
 def test_a_recipe_of_the_other_task_is_refused_by_name() -> None:

@@ -16,7 +16,6 @@ from pamcli.inference.device import Compute, choose_training_compute
 from pamcli.losses.total import GroundTruth
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
-from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import StepBatch
 from pamcli.training.recipe import CropShare
@@ -26,7 +25,6 @@ from pamcli.training.trainer import (
     check_batch_norm,
     loss_function,
     make_average,
-    normalise,
     set_training_mode,
 )
 
@@ -52,12 +50,6 @@ def make_trainer(precision: Any = "fp16", **changes: Any) -> Trainer:
 
     recipe = replace(RECIPES["scenes"], **changes)
     return Trainer(recipe, 10, network, loss, Compute(torch.device("cpu"), precision), Processes())
-
-
-def test_pasmnet_is_given_normalised_views() -> None:
-    view = pair().left
-    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (IMAGE_MEAN, IMAGE_STD))
-    torch.testing.assert_close(normalise(view), (view - mean) / std)
 
 
 def test_a_batch_without_labels_has_all_terms() -> None:
