@@ -67,7 +67,12 @@ def prepare_patches(settings: PrepareSettings, listener: Reporter) -> Iterator[O
             yield result
             places, source = [str(output / "pairs")], "stereograms"
         if settings.scale is not None:
-            found += [list_pairs(text, settings.split, source) for text in places]
+            for text in places:
+                if is_data_spec(text) and not Path(text).exists():
+                    found.append(list_data_pairs(text))
+                else:
+                    place = Path(os.path.expanduser(text))
+                    found.append(find_published_pairs(place, settings.split, source))
             yield _cut(reduce(operator.add, found), settings, workers, bar)
     if damaged and not settings.skip_damaged:  # pairs of an earlier run that skipped damaged images
         raise DamagedError("some images cannot be read", "skip them with `skip_damaged`")
@@ -105,13 +110,6 @@ def _rectify(settings: PrepareSettings, workers: int, bar: Progress) -> tuple[Ou
     found = {"pictures": counts.total(), "pairs": pairs, "set_aside": aside, "damaged": damaged}
     line = f"{output / 'pairs'}: {pluralize(pairs, 'pair')}, {aside} set aside, {damaged} damaged"
     return (place | found, [f"{line}; the reasons are in {output / 'stereograms.csv'}"]), bool(damaged)
-
-
-def list_pairs(place: str, split: str = "train", source: str = "flickr1024") -> Pairs:
-    """Return the pairs of a data set (NAME:PATH), or of a published folder or archive."""
-    if not is_data_spec(place) or Path(place).exists():
-        return find_published_pairs(Path(os.path.expanduser(place)), split, source)
-    return list_data_pairs(place)
 
 
 def list_data_pairs(data: str) -> Pairs:

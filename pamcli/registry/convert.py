@@ -73,7 +73,14 @@ def read_checkpoint(
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a PyTorch or safetensors file, without the prefix `module.`; raise ModelError."""
-    return _find_state_dict(_load(path), path)
+    loaded = _load(path)
+    state = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else None
+    if not isinstance(state, dict) or not state or not all(isinstance(v, Tensor) for v in state.values()):
+        raise ModelError(f"{path} has no state dict", "use a .pth or .pth.tar checkpoint of the authors")
+    for key, value in state.items():
+        if value.is_nested or value.is_meta or value.layout != torch.strided:
+            raise ModelError(f"{path}: {key} must be a dense tensor", "save the checkpoint again")
+    return {str(key).removeprefix("module."): value for key, value in state.items()}
 
 
 def _load(path: Path) -> Any:
@@ -95,17 +102,6 @@ def _load(path: Path) -> Any:
     except Exception as error:  # invalid files raise almost any exception class
         what = f"{path} is not a PyTorch checkpoint, or is damaged"
         raise ModelError(what, f"download it again; TorchScript, and {OTHERS}") from error
-
-
-def _find_state_dict(loaded: Any, path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a state dict, or of a record with one, without the prefix `module.`."""
-    state = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else None
-    if not isinstance(state, dict) or not state or not all(isinstance(v, Tensor) for v in state.values()):
-        raise ModelError(f"{path} has no state dict", "use a .pth or .pth.tar checkpoint of the authors")
-    for key, value in state.items():
-        if value.is_nested or value.is_meta or value.layout != torch.strided:
-            raise ModelError(f"{path}: {key} must be a dense tensor", "save the checkpoint again")
-    return {str(key).removeprefix("module."): value for key, value in state.items()}
 
 
 def _recognise(state: dict[str, Tensor], path: Path) -> tuple[str, int | None]:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -182,9 +181,7 @@ def read_description(path: Path) -> Description:
     hint, guide = "create one: pam weights describe NET.onnx -o NET.toml", "pam guide own-network"
     text = read_text(path, LARGEST_SETTINGS, ModelError, hint)
     try:
-        table = parse_toml(text)
-        _check_order(table, text)
-        description = parse_record(Description, json.dumps(table))
+        description = parse_record(Description, json.dumps(parse_toml(text)))
     except ValidationError as error:
         raise ModelError(f"{path}: {describe_first_error(error, Description)}", guide) from None
     except UsageError as error:
@@ -195,23 +192,9 @@ def read_description(path: Path) -> Description:
     return description.with_values(**{key: str(path.parent / file) for key, file in files.items() if file})
 
 
-def _check_order(table: dict[str, Any], text: str) -> None:
-    """Raise UsageError for sizes as rows and columns, which earlier versions of pam wrote."""
-    if re.search(r"^size\b.*# rows x columns", text, re.MULTILINE) and "x" in str(table.get("size")):
-        new = "x".join(str(table["size"]).split("x")[::-1])
-        raise UsageError(
-            f"size {table['size']} is HEIGHTxWIDTH: it must be WIDTHxHEIGHT", f'write size = "{new}"'
-        )
-    if isinstance(table.get("overlap"), list):
-        new = "x".join(map(str, table["overlap"][::-1]))
-        what = f"overlap {table['overlap']} must be WIDTHxHEIGHT, not rows and columns"
-        raise UsageError(what, f'write overlap = "{new}"')
-
-
 def apply_settings(description: Description, settings: dict[str, str]) -> Description:
     """Return a copy with values given as text, KEY and VALUE, as in a file; quotation marks are optional."""
     values = {key: _parse_value(text) for key, text in settings.items()}
-    _check_order(values, "")
     try:
         return parse_record(Description, json.dumps({**asdict(description), **values}))  # type: ignore[call-overload]
     except ValidationError as error:

@@ -122,31 +122,26 @@ def _stream(url: str, target: Path, headers: Mapping[str, str], size: int | None
 
     If another process downloads it already, wait for that.
     """
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+
     target.parent.mkdir(parents=True, exist_ok=True)
-    lock = acquire_lock(target.parent, wait=True)
+    part, tag = (target.with_name(target.name + suffix) for suffix in (".part", ".etag"))
+    lock, attempt = acquire_lock(target.parent, wait=True), 0
     try:
-        if not target.is_file():
-            _stream_alone(url, target, headers, size)
+        while not target.is_file():
+            attempt += 1
+            try:
+                _receive(url, part, tag, headers, size)
+            except HTTPError as error:
+                is_status = getattr(error, "response", None) is not None
+                if is_status or _is_timeout(error) or attempt == ATTEMPTS:
+                    raise
+            else:
+                part.replace(target)
+                tag.unlink(missing_ok=True)
     finally:
         if lock is not None:
             os.close(lock)
-
-
-def _stream_alone(url: str, target: Path, headers: Mapping[str, str], size: int | None) -> None:
-    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
-
-    part, tag = (target.with_name(target.name + suffix) for suffix in (".part", ".etag"))
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            _receive(url, part, tag, headers, size)
-        except HTTPError as error:
-            is_status = getattr(error, "response", None) is not None
-            if is_status or _is_timeout(error) or attempt == ATTEMPTS:
-                raise
-        else:
-            break
-    part.replace(target)
-    tag.unlink(missing_ok=True)
 
 
 def _receive(url: str, part: Path, tag: Path, headers: Mapping[str, str], size: int | None) -> None:

@@ -58,21 +58,11 @@ class Augmentation:
     row_shift: Annotated[float, Field(ge=0, le=0.7)] = 0.0  # maximum vertical shift of the right image, px
 
     @property
-    def has_faults(self) -> bool:
-        """True if any fault of cameras is simulated."""
-        return any(getattr(self, name) for name in FAULTS)
-
-    @property
     def keeps_pixels(self) -> bool:
         """True if only moves, flips and colour permutations are active, so that no pixel gets a new value."""
         moving = "mirror", "upside_down", "permute_colours", "camera"
         others = "synthesize_right", "occluders", "erase", *FAULTS
         return replace(self, **dict.fromkeys(moving + others, 0.0)) == Augmentation()
-
-    @property
-    def for_scenes(self) -> "Augmentation":
-        """Augmentation for rendered scenes, which have their size, blur and noise already."""
-        return replace(self, smallest=1.0, largest=1.0, stretch=0.0, noise=0.0, blur=0.0)
 
     def __post_init__(self) -> None:
         if self.smallest > self.largest:

@@ -28,9 +28,14 @@ def apply_faults(rng: Generator, left: Rgb, right: Rgb, augmentation: Augmentati
     if rng.random() < augmentation.vignetting:
         views = [vignette(rng, view) for view in views]
     if rng.random() < augmentation.camera_difference:
-        views = [change_exposure(rng, view) for view in views]
+        # Exposures differ by a factor up to 1.5, the white balances by up to 1.2 per channel.
+        gains = [1.5 ** rng.uniform(-1, 1) * 1.2 ** rng.uniform(-1, 1, 3) for _ in views]
+        views = [view * gain.astype(np.float32) for view, gain in zip(views, gains, strict=True)]
     if augmentation.row_shift:
-        views[1] = shift_rows(views[1], float(rng.uniform(-augmentation.row_shift, augmentation.row_shift)))
+        rows = float(rng.uniform(-augmentation.row_shift, augmentation.row_shift))
+        below, above = (views[1][:1], views[1][:-1]), (views[1][1:], views[1][-1:])
+        moved = np.concatenate(below if rows > 0 else above)  # bilinear interpolation
+        views[1] = views[1] + np.float32(abs(rows)) * (moved - views[1])
     if rng.random() < augmentation.sensor_noise:
         level = float(np.exp(rng.uniform(np.log(0.005), np.log(0.05))))
         views = [add_sensor_noise(rng, view, level) for view in views]
@@ -66,25 +71,10 @@ def vignette(rng: Generator, view: Light) -> Light:
     return np.asarray(view * falloff.clip(0, 1)[..., None])
 
 
-def change_exposure(rng: Generator, view: Light) -> Light:
-    """Change exposure by a factor up to 1.5 and the white balance by up to 1.2 per channel."""
-    gains = 1.5 ** rng.uniform(-1, 1) * 1.2 ** rng.uniform(-1, 1, 3)
-    return np.asarray(view * gains.astype(np.float32))
-
-
-def shift_rows(view: Light, rows: float) -> Light:
-    """Shift an image down by a part of a pixel, by bilinear interpolation; borders are repeated."""
-    moved = np.concatenate((view[:1], view[:-1]) if rows > 0 else (view[1:], view[-1:]))
-    return np.asarray(view + np.float32(abs(rows)) * (moved - view))
-
-
 def add_sensor_noise(rng: Generator, view: Light, level: float) -> Light:
     """Add shot noise, of standard deviation `level` at white, and blotches of colour."""
     shot = rng.standard_normal(view.shape, np.float32) * np.sqrt(view.clip(0, 1) + 0.05)
     coarse = rng.standard_normal((view.shape[0] // 3 + 1, view.shape[1] // 3 + 1, 3), np.float32)
-    return np.asarray(view + np.float32(level) * (shot + 0.5 * _upsample(coarse, view)))
-
-
-def _upsample(values: Light, view: Light) -> Light:
-    planes = torch.from_numpy(values.astype(np.float32)).permute(2, 0, 1)[None]
-    return np.asarray(F.interpolate(planes, view.shape[:2], mode="bilinear")[0].permute(1, 2, 0).numpy())
+    planes = torch.from_numpy(coarse).permute(2, 0, 1)[None]
+    blotches = F.interpolate(planes, view.shape[:2], mode="bilinear")[0].permute(1, 2, 0).numpy()
+    return np.asarray(view + np.float32(level) * (shot + 0.5 * blotches))

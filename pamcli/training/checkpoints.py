@@ -40,8 +40,15 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:
     path, buffer = folder / f"step-{checkpoint.step:08d}.pt", io.BytesIO()
     torch.save({"format": FORMAT, **vars(checkpoint)}, buffer)
     write_atomically(path, buffer.getvalue())
-    with report_write_errors(path):
-        _flush_to_disk(path)
+    with report_write_errors(path):  # wait until the file and its name are safe from a power failure
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        with contextlib.suppress(OSError):  # some systems cannot open folders
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
     remove_older(folder, checkpoint.step, keep=keep)
     return path
 
@@ -114,15 +121,3 @@ def restore_random_states(states: dict[str, torch.Tensor]) -> None:
     torch.set_rng_state(states["cpu"])
     if "cuda" in states and torch.cuda.is_available():
         torch.cuda.set_rng_state(states["cuda"])
-
-
-def _flush_to_disk(path: Path) -> None:
-    """Wait until a file and its name are safe from a power failure."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-    with contextlib.suppress(OSError):  # some systems cannot open folders
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

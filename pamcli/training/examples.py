@@ -70,7 +70,9 @@ class SceneCache:
             return kept
         made = self.source.render(self.seed, number, height, width)
         with suppress(OutputError):  # a full disk only costs time
-            write_atomically(self._path(self.folder, number), _encode_scene(made))
+            buffer = io.BytesIO()
+            np.savez(buffer, **{key: value for key, value in vars(made).items() if value is not None})
+            write_atomically(self._path(self.folder, number), buffer.getvalue())
         last = number - self.drawing.pool - LATE
         for old in range(last - PASSED_OVER, last + 1):
             with suppress(OSError):
@@ -79,12 +81,6 @@ class SceneCache:
 
     def _path(self, folder: Path, number: int) -> Path:
         return folder / f"{self.prefix}{number:08d}.npz"
-
-
-def _encode_scene(sample: Sample) -> bytes:
-    buffer = io.BytesIO()
-    np.savez(buffer, **{key: value for key, value in vars(sample).items() if value is not None})
-    return buffer.getvalue()
 
 
 def _read(path: Path) -> Sample | None:
@@ -189,7 +185,9 @@ class Examples:
             example = self._crop_superres(rng, sample, self.scale, size)
             return augment.degrade_inputs(rng, augment.flip_randomly(rng, example, by), by)
         if source.endless:
-            by = self.recipe.scenes.augmentation or by.for_scenes
+            # Rendered scenes have their size, blur and noise already.
+            changed = replace(by, smallest=1.0, largest=1.0, stretch=0.0, noise=0.0, blur=0.0)
+            by = self.recipe.scenes.augmentation or changed
         height, width = sample.left.shape[:2]
         crop = choose_crop(rng, height, width, size, by)
         left_alone = sample.disparity is not None and sample.right_disparity is None
@@ -202,7 +200,7 @@ class Examples:
             example = insert_occluders(rng, example)
         example = augment.flip_randomly(rng, example, by)
         left, right = augment.jitter(rng, example.left, example.right, by)
-        if by.has_faults:
+        if any(getattr(by, name) for name in augment.FAULTS):
             left, right = apply_faults(default_rng((self.seed, position, _FAULTS)), left, right, by)
         example = replace(example, left=left, right=right, left_only=left_alone)
         return augment.erase_rectangle(rng, example, by)

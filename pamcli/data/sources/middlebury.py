@@ -86,7 +86,8 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     lefts, rights, truths, right_truths = {}, {}, {}, {}
     for name, folder in scenes.items():
         for names in _NAMES:
-            each = [_find_first(folder, of) for of in names]
+            paths = [[folder / name for name in of.split() or [""]] for of in names]
+            each = [next(filter(Path.is_file, some), some[0]) for some in paths]
             if each[0].is_file() or each[1].is_file():
                 lefts[name], rights[name], truths[name], right_truths[name] = each
                 break
@@ -98,9 +99,12 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         "calibration": {name: folder / "calib.txt" for name, folder in scenes.items()},
     }
     places["visible"] = {
-        name: _choose_mask(_find_in_trees(folder / "mask0nocc.png", home, gts), places["disparity"].get(name))
-        for name, folder in scenes.items()
+        name: _find_in_trees(folder / "mask0nocc.png", home, gts) for name, folder in scenes.items()
     }
+    for name, path in places["disparity"].items():  # without a mask, both ground truths tell it
+        both = path.suffix == ".pfm" and path.is_file() and _right_path(path).is_file()
+        if both and not places["visible"][name].is_file():
+            places["visible"][name] = path
     if shrunk > 1:
         fine = {name: home / f"{split}F" / folder.name / "disp0GT.pfm" for name, folder in scenes.items()}
         places["fine"] = {name: _find_in_trees(path, home, gts) for name, path in fine.items()}
@@ -112,22 +116,10 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     return found
 
 
-def _find_first(folder: Path, names: str) -> Path:
-    """Return the first existing file of several names, else the path of the first name."""
-    paths = [folder / name for name in names.split() or [""]]
-    return next(filter(Path.is_file, paths), paths[0])
-
-
 def _find_in_trees(path: Path, home: Path, trees: Sequence[Path]) -> Path:
     """Return the path of a scene's file in the first tree that has it, else the path itself."""
     below = path.relative_to(home) if path.is_relative_to(home) else Path(path.name)
     return next((tree / below for tree in trees if (tree / below).is_file()), path)
-
-
-def _choose_mask(mask: Path, truth: Path | None) -> Path:
-    """Return the file of visible pixels: the mask, else the left ground truth if the right one exists too."""
-    both = truth is not None and truth.suffix == ".pfm" and truth.is_file() and _right_path(truth).is_file()
-    return truth if truth is not None and both and not mask.is_file() else mask
 
 
 def _right_path(truth: Path) -> Path:
@@ -162,7 +154,6 @@ def _read_disparity(path: Path, size: str | None) -> NDArray[np.float32]:
 
 
 def _get_levels_per_pixel(path: Path, size: str | None) -> float:
-    """Return the levels per px of an 8-bit ground truth. Raises InputError if they cannot be determined."""
     scene = path.parent.name.lower()
     if path.name.startswith("truedisp"):
         return 16

@@ -119,14 +119,11 @@ def _read_hdf5(path: Path) -> NDArray[np.float32]:
     return np.where(np.isfinite(values), values, np.float32(np.nan))
 
 
-def _spring_truth(path: Path) -> dict[str, Any]:
+def _read_spring(path: Path, name: str) -> dict[str, Any]:
     fine = _read_hdf5(path)
     # As in the publisher's loader, every second value in both directions belongs to a pixel of the images.
-    return {"disparity": np.ascontiguousarray(fine[::2, ::2]), "fine": fine}
-
-
-def _spring_right_truth(path: Path) -> NDArray[np.float32]:
-    return np.ascontiguousarray(_read_hdf5(path)[::2, ::2])
+    halved = np.ascontiguousarray(fine[::2, ::2])
+    return {"disparity": halved, "fine": fine} if name == "disparity" else {name: halved}
 
 
 def _spring_visible(path: Path) -> NDArray[np.bool_]:
@@ -184,8 +181,8 @@ _READERS: dict[str, Any] = {
     "positive": read_positive_disparity,
     "sintel": partial(_read_channels, red=4, green=1 / 64, blue=1 / 16384),
     "sintel-visible": _read_visible,
-    "spring": _spring_truth,
-    "spring-right": _spring_right_truth,
+    "spring": partial(_read_spring, name="disparity"),
+    "spring-right": partial(_read_spring, name="right_disparity"),
     "spring-visible": _spring_visible,
     "spring-masks": _spring_masks,
     "tartanair": _read_depth_npy,
