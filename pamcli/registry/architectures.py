@@ -165,16 +165,14 @@ class Architecture:
         return self.members.get(first, first)
 
 
-def _make_row(name: str, table: dict[str, Any]) -> Architecture:
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
-    members = {key: part for part, keys in values.pop("members", {}).items() for key in keys.split()}
-    by_scale = {
-        key: {int(scale): weights for scale, weights in values.pop(key, {}).items()}
-        for key in ("defaults", "camera_defaults")
-    }
-    kinds = {kind.__name__: kind for kind in (Variant, *Variant.__subclasses__())}
-    kind = kinds[values.pop("variants", "Variant")]
-    return Architecture(name, **values, members=members, variants=kind, **by_scale)
+def _make_row(name: str, table: Mapping[str, Any]) -> Architecture:
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
+    values["members"] = {key: part for part, keys in table.get("members", {}).items() for key in keys.split()}
+    for key in ("defaults", "camera_defaults"):
+        values[key] = {int(scale): weights for scale, weights in table.get(key, {}).items()}
+    kinds = {kind.__name__: kind for kind in Variant.__subclasses__()}
+    values["variants"] = kinds.get(table.get("variants", ""), Variant)
+    return Architecture(name, **values)
 
 
 _TEXT = resources.files("pamcli.registry").joinpath("architectures.toml").read_text(encoding="utf-8")

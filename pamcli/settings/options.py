@@ -152,9 +152,13 @@ class Option:
         return value
 
 
-@cache
 def list_options(cls: Any) -> dict[str, Option]:
     """Return the options of a settings class by their keywords."""
+    return _list_options(cls)
+
+
+@cache
+def _list_options(cls: Any) -> dict[str, Option]:
     options = (Option(each.name, each.type, each) for each in fields(cls))
     return {each.keyword: each for each in options}
 
