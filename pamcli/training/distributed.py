@@ -1,11 +1,10 @@
-"""Train on several processes as if their batches were one: joint moments, counts and gradients.
+"""Train on several processes as if their batches were one: joint counts and gradients.
 
 All operations are collective: every process must take the same steps with the same loss terms.
 """
 
 import gc
 import hashlib
-import inspect
 import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
@@ -158,14 +156,13 @@ def wrap(network: nn.Module, loss: Loss, processes: Processes, device: torch.dev
     """
     if processes.world == 1:
         return lambda *batch: loss(network, *batch)
-    join_batch_norms(network)
-    # Buffers hold joint statistics, equal everywhere. Newer versions of torch renamed the parameter.
-    known = inspect.signature(DistributedDataParallel).parameters
-    buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-    options: dict[str, Any] = {buffers: False, "static_graph": True}
-    if device.type == "cuda":
-        options["device_ids"] = [device]
-    return DistributedDataParallel(_Share(network, loss, processes.world), **options)
+    # On GPUs, batch norm is that of the joint batch. On CPUs, which torch does not support for that, each
+    # process normalises by its own pairs, and all keep the running statistics of the first one.
+    share = _Share(network, loss, processes.world)
+    if device.type != "cuda":
+        return DistributedDataParallel(share, static_graph=True)
+    nn.SyncBatchNorm.convert_sync_batchnorm(share)
+    return DistributedDataParallel(share, device_ids=[device], static_graph=True)
 
 
 class _Share(nn.Module):
@@ -176,95 +173,6 @@ class _Share(nn.Module):
     def forward(self, *batch: object) -> tuple[Tensor, dict[str, Tensor]]:
         share, values = self.loss(self.network, *batch)
         return share * self.world, values
-
-
-def join_batch_norms(network: nn.Module) -> None:
-    """Turn every `nn.BatchNorm2d` of the network into a `JointBatchNorm2d`, in place."""
-    for module in network.modules():
-        if type(module) is nn.BatchNorm2d:
-            module.__class__ = JointBatchNorm2d  # the subclass adds no state
-
-
-class JointBatchNorm2d(nn.BatchNorm2d):
-    """Batch norm over the batches of all processes in training; torch's SyncBatchNorm supports only GPUs."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Normalise (B, C, H, W) of any floating-point type; B may differ between processes, C may not."""
-        if not self.training or not dist.is_initialized():
-            return super().forward(input)
-        self._check_input_dim(input)
-        with torch.no_grad():
-            mean, variance, count = _joint_moments(input)
-            self._track(mean, variance * (count / (count - 1)))
-        run: Callable[..., Tensor] = _Normalise.apply
-        return run(input, self.weight, self.bias, mean, variance, count, self.eps)
-
-    def _track(self, mean: Tensor, unbiased_variance: Tensor) -> None:
-        count, mean_before, variance_before = self.num_batches_tracked, self.running_mean, self.running_var
-        share = self.momentum
-        assert share is not None
-        assert count is not None
-        assert mean_before is not None
-        assert variance_before is not None
-        count.add_(1)
-        mean_before.mul_(1 - share).add_(mean * share)
-        variance_before.mul_(1 - share).add_(unbiased_variance * share)
-
-
-def _joint_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return mean (C,), variance (C,) and values per channel of all processes' x (B, C, H, W).
-
-    Squares are summed about each process's own mean, then shifted to the joint mean (Chan et al.).
-    """
-    exact = x.to(torch.float64, copy=True)
-    own_mean = exact.mean((0, 2, 3))
-    own_squares = exact.sub_(_channels(own_mean)).square_().sum((0, 2, 3))
-    own_count = torch.full_like(own_mean[:1], x.numel() // x.shape[1])
-    own = torch.cat((own_mean, own_squares, own_count))
-    each = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(each, own)
-    gathered = torch.stack(each)
-    means, squares, counts = gathered[:, : x.shape[1]], gathered[:, x.shape[1] : -1], gathered[:, -1:]
-    count = counts.sum()
-    mean = (counts * means).sum(0) / count
-    variance = (squares + counts * (means - mean).square()).sum(0) / count
-    kept = _to_float32(x).dtype
-    return mean.to(kept), variance.to(kept), count.to(kept)
-
-
-class _Normalise(torch.autograd.Function):
-    """Batch norm with moments that depend on the input of every process."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, *rest: Any) -> Tensor:
-        mean, variance, count, ctx.eps = rest
-        ctx.save_for_backward(x, weight, mean, variance, count)
-        return F.batch_norm(x, mean, variance, weight, bias, eps=ctx.eps)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, mean, variance, count = ctx.saved_tensors
-        gradient = _to_float32(gradients[0])
-        deviation = (variance + ctx.eps).sqrt()
-        normalised = (_to_float32(x) - _channels(mean)) / _channels(deviation)
-        for_bias = gradient.sum((0, 2, 3))
-        for_weight = (gradient * normalised).sum((0, 2, 3))
-        joint = torch.stack((for_bias, for_weight))
-        dist.all_reduce(joint)
-        # Gradients through the joint mean and variance, for each value of each process.
-        via_mean, via_variance = joint / count
-        gradient = gradient - _channels(via_mean) - normalised * _channels(via_variance)
-        for_x = (gradient * _channels(weight / deviation)).to(x.dtype)
-        return for_x, for_weight, for_bias, None, None, None, None
-
-
-def _channels(values: Tensor) -> Tensor:
-    return values[:, None, None]
-
-
-def _to_float32(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _line(error: BaseException) -> str:

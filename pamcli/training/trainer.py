@@ -164,7 +164,7 @@ def set_training_mode(recipe: Recipe, network: nn.Module, done: float = 0.0) -> 
     network.train()
     frozen = recipe.freeze_batch_norm or done >= recipe.freeze_from
     for module in network.modules():
-        if isinstance(module, nn.BatchNorm2d):
+        if isinstance(module, nn.BatchNorm2d | nn.SyncBatchNorm):
             module.momentum = recipe.batch_norm_momentum
             if frozen or not module.weight.requires_grad:
                 module.eval()
@@ -174,7 +174,8 @@ def check_batch_norm(recipe: Recipe, network: nn.Module, processes: Processes, d
     """Raise UsageError if batch norm would get one value per channel, from which it cannot learn."""
     smallest = recipe.row.multiple, recipe.row.multiple  # at least one pixel remains of this at any depth
     batch = recipe.count_pairs(recipe.batch // processes.world, smallest)
-    together = processes.world * (batch // min(recipe.accumulate, batch))
+    joined = processes.world if device.type == "cuda" else 1  # processes whose pairs count as one batch
+    together = joined * (batch // min(recipe.accumulate, batch))
     crops = [recipe.crop, *(size.crop for size in recipe.sizes if max(size.shares))]
     if recipe.task == "superres" or smallest not in crops or together > 1:
         return

@@ -12,16 +12,18 @@ import pytest
 import torch
 import two_processes
 from ports import free_port
-from torch import Tensor, nn
+from torch import Tensor
 from two_processes import (
     ALL_TERMS,
     ATTENTION_ALONE,
     CPU,
     State,
-    Values,
+    after_two_steps,
+    each_picture_by_itself,
     in_one_process,
     joined_batch,
-    norm_results,
+    loss_of,
+    part_of,
     pasmnet,
     results,
     run,
@@ -29,7 +31,7 @@ from two_processes import (
 from warm_python import WarmPython
 
 from pamcli.errors import DeviceError, PamError, UsageError
-from pamcli.training.distributed import JointBatchNorm2d, Processes, join_batch_norms, wrap
+from pamcli.training.distributed import Processes, wrap
 
 TORCHRUN = {
     "RANK": "1",
@@ -62,8 +64,10 @@ def deviations(expected: dict[str, Tensor], found: dict[str, Tensor]) -> dict[st
     return far
 
 
-def test_two_processes_have_the_gradients_of_the_joined_batch(whole_network: list[dict[str, State]]) -> None:
-    expected = in_one_process(ALL_TERMS, joint_norm=True)
+def test_two_processes_have_the_gradients_of_the_joined_batch(
+    whole_network: list[dict[str, State]],
+) -> None:
+    expected = in_one_process(ALL_TERMS)
     found = [result["float32"] for result in whole_network]
     # Bit for bit: a LeakyReLU, mask or absolute value that tips over could not be told from a fault.
     disparity = torch.cat([part["values"]["disparity"] for part in found])
@@ -88,7 +92,7 @@ def test_in_double_precision_they_are_those_of_a_plain_network(whole_network: li
 
 
 def test_weights_that_no_term_looks_at_keep_no_gradient(whole_network: list[dict[str, State]]) -> None:
-    expected = in_one_process(ATTENTION_ALONE, joint_norm=True)["gradients"]
+    expected = in_one_process(ATTENTION_ALONE)["gradients"]
     found = whole_network[1]["attention alone"]["gradients"]
     assert {name for name, gradient in expected.items() if gradient is None} == {
         name for name in expected if name.startswith("refine.")
@@ -105,48 +109,19 @@ def assert_same_tensors(found: dict[str, Tensor], expected: dict[str, Tensor]) -
         assert torch.equal(found[name], tensor), name
 
 
-@pytest.fixture(scope="module")
-def batch_norms(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Values]]:
-    return results("batch_norms", tmp_path_factory.mktemp("batch_norms"))
+def test_running_statistics_are_those_of_the_first_process(whole_network: list[dict[str, State]]) -> None:
+    network, loss, batch = pasmnet(frozen=False), loss_of(ALL_TERMS), part_of(joined_batch(), 0)
+    with each_picture_by_itself():
+        alone = after_two_steps(network, lambda *pairs: loss(network, *pairs), batch)
+    assert_same_tensors(whole_network[0]["trained norms"]["buffers"], alone["buffers"])
+    assert_same_tensors(*(part["trained norms"]["gradients"] for part in whole_network))
 
 
-@pytest.mark.parametrize(
-    ("case", "names", "rtol", "atol"),
-    [
-        ("float64", None, 1e-11, 1e-11),
-        ("far from zero", ["running_var"], 1e-6, 0),
-        ("far from zero", ["x.grad"], 0, 1e-2),
-        ("bf16", None, 1.6e-2, 1.6e-2),  # a step of bf16 is 2^-7
-    ],
-)
-def test_batch_norm_is_that_of_the_joined_batch(
-    batch_norms: list[dict[str, Values]], case: str, names: list[str] | None, rtol: float, atol: float
-) -> None:
-    exact = case == "far from zero"
-    expected, parts = norm_results(case, exact=exact), [result[case] for result in batch_norms]
-    assert parts[0].keys() == expected.keys()
-    for name in names or expected:
-        found, other = (part[name] for part in parts)
-        if name in ("out", "x.grad", "eval"):
-            found = torch.cat((found, other))
-        elif name in ("weight.grad", "bias.grad"):
-            found = found + other
-        assert exact or found.dtype == expected[name].dtype, name
-        torch.testing.assert_close(found.to(expected[name].dtype), expected[name], rtol=rtol, atol=atol)
-
-
-def test_joint_batch_norms_change_nothing_in_one_process() -> None:
-    network, plain = pasmnet(), pasmnet()
+def test_one_process_trains_the_network_itself() -> None:
+    network, (left, right, _) = pasmnet(), joined_batch()
     loss = wrap(network, lambda net, *views: (net(*views).disparity, {}), Processes(), CPU)
-    assert type(network.hourglass.E0.body[0][1]) is nn.BatchNorm2d
-    join_batch_norms(network)
-    assert isinstance(network.hourglass.E0.body[0][1], JointBatchNorm2d)
-    assert list(network.state_dict()) == list(plain.state_dict())
-    left, right, _ = joined_batch()
     with torch.no_grad():
-        assert torch.equal(loss(left, right)[0], plain(left, right).disparity)
-        assert_same_tensors(network.state_dict(), plain.state_dict())
-        assert torch.equal(network.eval()(left, right).disparity, plain.eval()(left, right).disparity)
+        assert torch.equal(loss(left, right)[0], pasmnet()(left, right).disparity)
 
 
 def assert_messages(found: list[dict[str, Any]]) -> None:

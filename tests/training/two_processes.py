@@ -24,7 +24,7 @@ from pamcli.errors import OutputError, PamError
 from pamcli.losses.total import GroundTruth, matching_terms, total_loss
 from pamcli.losses.weights import LossWeights
 from pamcli.networks.pasmnet import CascadedParallaxAttention, PASMnet
-from pamcli.training.distributed import Processes, join_batch_norms, wrap
+from pamcli.training.distributed import Processes, wrap
 
 WORLD = 2
 CPU = torch.device("cpu")
@@ -48,7 +48,6 @@ flat and hardly known."""
 
 Batch = tuple[Tensor, Tensor, GroundTruth]
 State = dict[str, dict[str, Any]]
-Values = dict[str, Any]
 
 
 def joined_batch(dtype: torch.dtype = torch.float32) -> Batch:
@@ -79,8 +78,8 @@ def part_of(batch: Batch, rank: int) -> Batch:
     return left[PARTS[rank]], right[PARTS[rank]], part
 
 
-def pasmnet(dtype: torch.dtype = torch.float32) -> PASMnet:
-    """A shallow network of random weights.
+def pasmnet(dtype: torch.dtype = torch.float32, *, frozen: bool = True) -> PASMnet:
+    """A shallow network of random weights; `frozen`: without statistics of the batch.
 
     Queries are four times as long as at the start, so that the masks differ between pairs.
     """
@@ -91,6 +90,9 @@ def pasmnet(dtype: torch.dtype = torch.float32) -> PASMnet:
             if name.endswith("query.1"):
                 assert isinstance(module, nn.BatchNorm2d)
                 module.weight.fill_(4)
+    for module in network.modules():
+        if frozen and isinstance(module, nn.BatchNorm2d):
+            module.eval()
     return network
 
 
@@ -140,26 +142,16 @@ def truly_double(dtype: torch.dtype) -> Iterator[None]:
         Tensor.float = shorten
 
 
-def in_one_process(
-    weights: LossWeights, dtype: torch.dtype = torch.float32, *, joint_norm: bool = False
-) -> State:
-    """The joined batch; `joint_norm` rounds the statistics as several processes do (in a group of one)."""
-    network = pasmnet(dtype)
-    if joint_norm:
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        join_batch_norms(network)
-    try:
-        loss = loss_of(weights)
-        with truly_double(dtype), each_picture_by_itself():
-            return after_two_steps(network, lambda *batch: loss(network, *batch), joined_batch(dtype))
-    finally:
-        if joint_norm:
-            dist.destroy_process_group()
+def in_one_process(weights: LossWeights, dtype: torch.dtype = torch.float32) -> State:
+    """The joined batch."""
+    network, loss = pasmnet(dtype), loss_of(weights)
+    with truly_double(dtype), each_picture_by_itself():
+        return after_two_steps(network, lambda *batch: loss(network, *batch), joined_batch(dtype))
 
 
 def whole_network(processes: Processes) -> dict[str, State]:
-    def state(weights: LossWeights, dtype: torch.dtype = torch.float32) -> State:
-        network = pasmnet(dtype)
+    def state(weights: LossWeights, dtype: torch.dtype = torch.float32, *, frozen: bool = True) -> State:
+        network = pasmnet(dtype, frozen=frozen)
         step = wrap(network, loss_of(weights, processes.sum_counts), processes, CPU)
         with truly_double(dtype), each_picture_by_itself():
             return after_two_steps(network, step, part_of(joined_batch(dtype), processes.rank))
@@ -168,46 +160,8 @@ def whole_network(processes: Processes) -> dict[str, State]:
         "float32": state(ALL_TERMS),
         "float64": state(ALL_TERMS, torch.float64),
         "attention alone": state(ATTENTION_ALONE),
+        "trained norms": state(ALL_TERMS, frozen=False),
     }
-
-
-NORMS = {
-    "float64": (torch.float64, 3.0),
-    "far from zero": (torch.float32, 1e4),
-    "bf16": (torch.bfloat16, 3.0),
-}
-"""Types and means of the inputs of batch norm."""
-
-
-def norm_results(case: str, part: slice = slice(None), *, exact: bool = False, joint: bool = False) -> Values:
-    """Return output, gradients and buffers, after two batches in training and one in evaluation mode."""
-    (dtype, offset), random = NORMS[case], torch.Generator().manual_seed(2)
-    x = torch.randn(3, 6, 7, 9, generator=random) * torch.linspace(0.1, 3, 3)[:, None, None, None] + offset
-    kept = torch.float64 if exact or dtype == torch.float64 else torch.float32
-    x, norm = x.to(dtype).to(kept if exact else dtype)[part], nn.BatchNorm2d(6).to(kept)
-    with torch.no_grad():
-        norm.weight.copy_(torch.rand(6, generator=random) + 0.5)
-        norm.bias.copy_(torch.randn(6, generator=random))
-    factors = torch.randn(3, 6, 7, 9, generator=random).to(kept)[part]
-    if joint:
-        join_batch_norms(norm)
-    with torch.autocast("cpu", enabled=x.dtype == torch.bfloat16):
-        for _ in range(2):
-            norm.zero_grad()
-            x = x.detach().requires_grad_()
-            out = norm(x)
-            (out.to(kept) * factors).sum().backward()
-        gradients = {"x.grad": x.grad, "weight.grad": norm.weight.grad, "bias.grad": norm.bias.grad}
-        return {
-            "out": out.detach(),
-            **gradients,
-            **norm.state_dict(),
-            "eval": norm.eval()(x.detach()).detach(),
-        }
-
-
-def batch_norms(processes: Processes) -> dict[str, Values]:
-    return {case: norm_results(case, PARTS[processes.rank], joint=True) for case in NORMS}
 
 
 def messages(processes: Processes) -> dict[str, Any]:
@@ -237,7 +191,6 @@ def one_fails(processes: Processes) -> None:
 
 SCENARIOS: dict[str, Callable[[Processes], Any]] = {
     "whole_network": whole_network,
-    "batch_norms": batch_norms,
     "messages": messages,
     "other_options": other_options,
     "one_fails": one_fails,

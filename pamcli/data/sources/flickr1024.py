@@ -24,7 +24,6 @@ from pamcli.flickr1024.stores import Index, Patch, StoreName, StorePaths, Views
 from pamcli.imaging.images import read_image
 
 _SPLITS = {"train": "Train", "validation": "Validation", "test": "Test"}
-_VIEWS = ("patches", "pictures")
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Source:
