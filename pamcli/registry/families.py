@@ -1,13 +1,15 @@
-"""Recognise networks by their inputs and outputs: published families, one row each, or a guess. No torch.
+"""Recognise networks by their inputs and outputs: published families (`families.toml`), or a guess. No torch.
 
-Preprocessing follows the authors' own programs. Only the interface is recognised, not the network itself:
-`pam weights describe` tests every description on the sample pair.
+Only the interface is recognised, not the network itself: `pam weights describe` tests every description on
+the sample pair.
 """
 
 import math
 import re
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 from pamcli.errors import ModelError
@@ -63,80 +65,25 @@ class Interface:
         return f"{', '.join(map(str, self.inputs))} -> {', '.join(map(str, self.outputs))}"
 
 
-@dataclass(frozen=True)
-class Family:
-    """A family of networks with the same interface."""
-
-    name: str
-    fits: Callable[[Interface], bool]
-    values: Mapping[str, Any]  # description values that the interface does not show
-    inputs: tuple[str, ...] = ("left", "right")  # contents of the inputs, in order
-    outputs: tuple[str, ...] = ("disparity",)  # contents of the outputs, in order; further outputs are unused
-
-
-def _channels(interface: Interface) -> list[list[int | None]]:
-    return [[port.channels for port in ports] for ports in (interface.inputs, interface.outputs)]
-
-
-def _has_images_named(interface: Interface, inputs: set[str], outputs: set[str]) -> bool:
-    """Return True if there are two image inputs, and inputs and outputs have these names."""
-    names = [{port.name for port in ports} for ports in (interface.inputs, interface.outputs)]
-    return _channels(interface)[0] == [3, 3] and names == [inputs, outputs]
+def _fits(family: Mapping[str, Any], interface: Interface) -> bool:
+    """Return True if an interface has the channels and names of a family in `families.toml`."""
+    for key, ports in (("input_names", interface.inputs), ("output_names", interface.outputs)):
+        if key in family and [port.name for port in ports] != family[key]:
+            return False
+    expected = family.get("channels", ())
+    for counts, ports in zip(expected, (interface.inputs, interface.outputs), strict=False):
+        both = list(zip(counts, (port.channels for port in ports), strict=False))
+        if len(counts) != len(ports) or any(count not in (-1, found) for count, found in both):
+            return False
+    first, last = interface.outputs[0], interface.outputs[-1]
+    if family.get("quarter") and "init" not in first.name:
+        quarter = first.image_shape and last.image_shape and 0 < 4 * first.sides[0] == last.sides[0]
+        return bool(quarter and first.channels == last.channels == 1)
+    return first.name.startswith(family.get("first_output", ""))
 
 
-def _is_raft(interface: Interface) -> bool:
-    """Return True if the outputs are a two-channel flow at reduced size and a full-size disparity."""
-    inputs, outputs = _channels(interface)
-    return (inputs == [3, 3] and len(outputs) == 2 and outputs[0] == 2) or _has_images_named(
-        interface, {"left", "right"}, {"disparity", "upscaled_disparity"}
-    )
-
-
-def _is_igev(interface: Interface) -> bool:
-    """Return True if the outputs are an initial disparity at reduced size and a full-size disparity."""
-    if _channels(interface)[0] != [3, 3] or len(interface.outputs) != 2:
-        return False
-    first, last = interface.outputs
-    quarter = first.image_shape and last.image_shape and 0 < 4 * first.sides[0] == last.sides[0]
-    return "init" in first.name or bool(quarter and first.channels == last.channels == 1)
-
-
-def _hitnet(channels: int) -> Callable[[Interface], bool]:
-    name = "reference_output_disparity"
-    return lambda i: _channels(i)[0] == [channels] and i.outputs[0].name.startswith(name)
-
-
-IN_255 = {"white": 255, "multiple": 32}
-CENTRED = {**IN_255, "padding": "centre"}
-CRESTEREO = {"white": 255, "channels": "BGR", "multiple": 32}
-
-FAMILIES = (  # the first matching family is used
-    Family(
-        "CREStereo",
-        lambda i: [port.name for port in i.inputs] == ["init_left", "init_right", "next_left", "next_right"],
-        CRESTEREO,
-        inputs=("left/2", "right/2", "left", "right"),
-    ),
-    Family(
-        "CREStereo",
-        lambda i: [port.name for port in i.inputs] == ["left", "right", "flow_init"],
-        CRESTEREO,
-        inputs=("left", "right", "flow/2"),
-    ),
-    Family("CREStereo", lambda i: _channels(i) == [[3, 3], [2]], CRESTEREO),
-    Family("RAFT-Stereo", _is_raft, {**CENTRED, "sign": -1}, outputs=("unused", "disparity")),
-    Family("IGEV", _is_igev, CENTRED, outputs=("unused", "disparity")),
-    Family("HITNet", _hitnet(6), {"multiple": 64}, ("left+right",), ("disparity", "right disparity")),
-    Family("HITNet", _hitnet(2), {"multiple": 64, "channels": "grey"}, ("left+right",), ("disparity",)),
-    Family(
-        "StereoNet",
-        lambda i: _has_images_named(i, {"input.1", "input.83"}, {i.outputs[0].name}),
-        {"mean": IMAGE_MEAN, "deviation": IMAGE_STD, "multiple": 16, "padding": "bottom right"},
-    ),
-    Family("FoundationStereo", lambda i: _has_images_named(i, {"left", "right"}, {"disp"}), CENTRED),
-    Family("Lite Any Stereo", lambda i: _has_images_named(i, {"left", "right"}, {"disparity"}), CENTRED),
-    Family("NAFSSR or CVHSSR", lambda i: _channels(i) == [[6], [6]], {}, ("left+right",), ("left+right",)),
-)
+_TEXT = resources.files("pamcli.registry").joinpath("families.toml").read_text(encoding="utf-8")
+FAMILIES: list[dict[str, Any]] = tomllib.loads(_TEXT)["family"]
 
 
 def recognise(
@@ -148,26 +95,27 @@ def recognise(
         raise ModelError(
             f"{network} is the second part of a Fast-FoundationStereo", "export the network as a single file"
         )
-    family = next((each for each in FAMILIES if each.fits(interface)), None)
+    family = next((each for each in FAMILIES if _fits(each, interface)), None)
     if family is None:
         return None
-    if "flow/2" in family.inputs and not initial:
+    contents = family.get("inputs", ["left", "right"]), family.get("outputs", ["disparity"])
+    if "flow/2" in contents[0] and not initial:
         hint = "pam weights describe NET.onnx --set initial=FIRST.onnx -o NET.toml, then --weights NET.toml"
         raise ModelError(f"{network} needs an initial flow, which another file computes", hint)
     names = [[port.name for port in ports] for ports in (interface.inputs, interface.outputs)]
-    superres = "left+right" in family.outputs
+    superres, own = "left+right" in contents[1], dict(family.get("values", {}))
+    if own.pop("imagenet", False):
+        own |= {"mean": IMAGE_MEAN, "deviation": IMAGE_STD}
     values = {
         **read_layout(interface),
-        **family.values,
+        **own,
         "task": "superres" if superres else "disparity",
         "network": network,
-        "family": family.name,
-        "initial": initial if "flow/2" in family.inputs else "",
-        "inputs": dict(zip(names[0], family.inputs, strict=True)),
+        "family": family["name"],
+        "initial": initial if "flow/2" in contents[0] else "",
+        "inputs": dict(zip(names[0], contents[0], strict=True)),
         "outputs": {
-            name: content
-            for name, content in zip(names[1], family.outputs, strict=False)
-            if content != "unused"
+            name: content for name, content in zip(names[1], contents[1], strict=False) if content != "unused"
         },
     }
     if superres:
