@@ -2,9 +2,9 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
 from pamcli.errors import UsageError, did_you_mean
 from pamcli.registry.resolution import MatchSize
@@ -26,13 +26,15 @@ PAPER = "paper"  # the published or default network, from which every other vari
 
 @dataclass(frozen=True)
 class Variant:
-    """The building blocks of a network; raises UsageError for incompatible parts."""
+    """The building blocks of a network."""
+
+    values: Mapping[str, str | int]
+    published: Mapping[str, str | int]  # the values of the published network
 
     @property
     def changes(self) -> list[str]:
         """Differences from the published network, as KEY=VALUE."""
-        values = ((field, getattr(self, field.name)) for field in fields(self))
-        return [f"{field.name}={value}" for field, value in values if value != field.default]
+        return [f"{key}={value}" for key, value in self.values.items() if value != self.published[key]]
 
     def __str__(self) -> str:
         return ",".join(self.changes) or PAPER
@@ -40,7 +42,8 @@ class Variant:
     @property
     def weights_variant(self) -> "Variant":
         """The variant of the same weights that differs least from the published network."""
-        return self
+        without = {key: value for key, value in self.published.items() if key in WITHOUT_WEIGHTS}
+        return Variant({**self.values, **without}, self.published)
 
     @property
     def missing_parts(self) -> list[str]:
@@ -53,61 +56,7 @@ class Variant:
         return not {"views=left", "matching=stacked"} & {*self.changes}
 
 
-@dataclass(frozen=True)
-class PASMnetVariant(Variant):
-    """The variants of Tables 1, 2 and 4."""
-
-    features: Literal["hourglass", "pyramid"] = "hourglass"  # pyramid: only encoder features of each scale
-    scales: Literal[3, 1] = 3  # 1: match at a quarter of the size only, not coarse to fine
-    blocks: Literal[4, 3, 2, 1] = 4  # number of parallax-attention blocks per stage
-    refinement: Literal["hourglass", "none"] = "hourglass"  # none: only upsample the initial disparity
-    volume: Literal["none", 64, 96, 128, 192, 256] = "none"
-    """Disparities, px, of 4D cost volumes with four 3D convolutions each that replace the attention."""
-
-    def __post_init__(self) -> None:
-        if self.volume != "none" and (self.scales, self.blocks) != (3, 4):
-            raise UsageError("`volume` cannot be combined with `scales` or `blocks`", "omit these")
-        if (self.features, self.scales) == ("pyramid", 1):
-            raise UsageError("`features` pyramid cannot be combined with `scales` 1", "change one of them")
-
-
-@dataclass(frozen=True)
-class PASMnet2Variant(Variant):
-    """The widths of PASMnet 2 (not in the paper)."""
-
-    inner: Literal["narrow", "wide"] = "narrow"  # channels inside blocks; wide: as in versions 3 to 16
-
-
-@dataclass(frozen=True)
-class PASSRnetVariant(Variant):
-    """The variants of Tables 10 and 11."""
-
-    views: Literal["both", "left", "twice"] = "both"
-    """left: upscale each image separately. twice: also use each image as the other one."""
-    pyramid: Literal["residual", "cascaded", "plain"] = "residual"
-    """cascaded: groups of dilated convolutions without residual connections. plain: without dilation."""
-    matching: Literal["attention", "stacked"] = "attention"  # stacked: concatenate features
-    transition: Literal["block", "none"] = "block"  # none: no separate residual block
-    volume: Literal["none", 16, 32, 64] = "none"
-    """Disparities, low-resolution px, of a 4D cost volume that replaces the attention."""
-
-    def __post_init__(self) -> None:
-        others = {"pyramid=cascaded", "pyramid=plain", "views=twice"}
-        if len({*self.changes} - others) > 1:
-            raise UsageError("views=left, matching, transition and volume cannot be combined", "use only one")
-
-
-@dataclass(frozen=True)
-class PASSRnet2Variant(Variant):
-    """The depths of PASSRnet 2 (not in the paper); the default has 16 blocks."""
-
-    blocks: Literal[16, 32] = 16  # 32 take 1.7 times as long as 16, whose weights can start them
-    consistency: Literal["none", "bicubic"] = "none"
-    """bicubic: bicubic downscaling of the result gives the input again, noise and JPEG artefacts included."""
-
-    @property
-    def weights_variant(self) -> "PASSRnet2Variant":
-        return replace(self, consistency="none")
+WITHOUT_WEIGHTS = ("consistency",)  # keys of variants that have the same weights
 
 
 @dataclass(frozen=True)
@@ -129,7 +78,9 @@ class Architecture:
     recipe: str = ""  # default recipe with ground truth
     recipe_from_nothing: str | None = None  # recipe for random weights; None = `recipe`
     signature: tuple[str, ...] = ()  # weight keys that identify its checkpoints, if there are foreign ones
-    variants: type[Variant] = Variant  # class of its variants
+    variants: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
+    """Values of each building block, that of the published network first."""
+    exclusive: Sequence[Sequence[str]] = ()  # changes of which a variant has at most one, as KEY or KEY=VALUE
     variant_key: tuple[str, int, str] | None = None
     """A weight, its number of rows, and the variant that this number shows, for files that do not name it."""
     scale_key: str | None = None  # super-resolution: weight with 64 rows per upscaled pixel
@@ -170,8 +121,6 @@ def _make_row(name: str, table: Mapping[str, Any]) -> Architecture:
     values["members"] = {key: part for part, keys in table.get("members", {}).items() for key in keys.split()}
     for key in ("defaults", "camera_defaults"):
         values[key] = {int(scale): weights for scale, weights in table.get(key, {}).items()}
-    kinds = {kind.__name__: kind for kind in Variant.__subclasses__()}
-    values["variants"] = kinds.get(table.get("variants", ""), Variant)
     return Architecture(name, **values)
 
 
@@ -195,12 +144,10 @@ def default_weights(task: Task, scale: int = 1) -> str:
 
 def parse_variant(architecture: str, text: str) -> Variant:
     """Return the variant for a text such as "blocks=2,refinement=none" or "paper"."""
-    kind = ARCHITECTURES[architecture].variants
-    if text == PAPER:
-        return kind()
-    known = {name: get_args(hint) for name, hint in get_type_hints(kind).items()}
-    values: dict[str, Any] = {}
-    for part in text.split(","):
+    row = ARCHITECTURES[architecture]
+    known, published = row.variants, {key: choices[0] for key, choices in row.variants.items()}
+    values = dict(published)
+    for part in text.split(",") if text != PAPER else ():
         key, equals, given = (each.strip() for each in part.partition("="))
         if not equals or key not in known:
             what = f"a variant of {architecture} must be KEY=VALUE,..., got {part.strip()!r}"
@@ -210,4 +157,9 @@ def parse_variant(architecture: str, text: str) -> Variant:
             allowed = ", ".join(map(str, known[key]))
             raise UsageError(f"{key} of {architecture} must be one of {allowed}, got {given!r}")
         values[key] = chosen[0]
-    return kind(**values)
+    variant = Variant(values, published)
+    for group in row.exclusive:
+        both = [each for each in variant.changes if {each, each.partition("=")[0]} & {*group}]
+        if len(both) > 1:
+            raise UsageError(f"{both[0]} cannot be combined with {both[1]}", "use only one of them")
+    return variant

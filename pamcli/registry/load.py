@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 
@@ -27,7 +26,7 @@ def build_network(spec: ModelSpec, device: str = "cpu") -> Network:
     build = getattr(import_module(module), attribute)
     scales = () if spec.scale is None else (spec.scale,)
     with torch.device(device):
-        network: Network = build(*scales, **asdict(parse_variant(spec.architecture, spec.variant)))
+        network: Network = build(*scales, **parse_variant(spec.architecture, spec.variant).values)
     return network
 
 

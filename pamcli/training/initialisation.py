@@ -12,7 +12,7 @@ from pamcli.networks.pasmnet import PASMnet, Refinement
 from pamcli.networks.passrnet import PASSRnet, ResidualASPP, ResidualBlock
 from pamcli.networks.passrnet2 import Exchange, GatedBlock
 from pamcli.networks.variants import CascadedASPP
-from pamcli.registry.architectures import PASSRnet2Variant, parse_variant
+from pamcli.registry.architectures import PAPER, parse_variant
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, build_network, load_network
 from pamcli.registry.spec import ModelSpec, read_header
@@ -98,11 +98,9 @@ def check_weights(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
     if spec.architecture != wanted:
         hint = f"set `from` to weights of {wanted}, or `network` {spec.architecture}"
         raise ModelError(f"{weights} has weights of {spec.architecture}, but the run trains {wanted}", hint)
-    form, trained = (
-        parse_variant(spec.architecture, spec.variant).weights_variant,
-        recipe.form.weights_variant,
-    )
-    if form != trained and (form, trained) != (PASSRnet2Variant(16), PASSRnet2Variant(32)):
+    stored = parse_variant(spec.architecture, spec.variant).weights_variant
+    form, trained = str(stored), str(recipe.form.weights_variant)
+    if form != trained and (form, trained) != (PAPER, "blocks=32"):
         hint = f"set `variant` {spec.variant}; only a passrnet2 of 16 blocks can be extended, to 32"
         raise UsageError(f"{weights} has the variant {spec.variant}, but the run trains {recipe.form}", hint)
     if spec.scale != recipe.scale and (spec.scale, recipe.scale) != (4, 2):
