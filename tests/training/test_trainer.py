@@ -93,7 +93,8 @@ def test_one_small_crop_at_a_time_is_too_little_for_batch_norm() -> None:
     def check(net: nn.Module = network, world: int = 1, **changes: Any) -> None:
         check_batch_norm(replace(RECIPES["scenes"], **changes), net, Processes(0, 0, world), CPU.device)
 
-    for changes in ({"batch": 1}, {"batch": 2, "accumulate": 2}):
+    # On a CPU, each process has its own statistics.
+    for changes in ({"batch": 1}, {"batch": 2, "accumulate": 2}, {"batch": 2, "world": 2}):
         with pytest.raises(UsageError, match="cannot learn from one pair of 32x32 px") as caught:
             check(crop=small, **changes)
         assert "`crop`" in str(caught.value.hint)
@@ -101,7 +102,7 @@ def test_one_small_crop_at_a_time_is_too_little_for_batch_norm() -> None:
         check(crop=(32, 32), batch=1, sizes=(CropShare(larger, (0.5,)),))
     assert all(torch.equal(before[key], value) for key, value in network.state_dict().items())
     check(crop=small, batch=2)
-    check(crop=small, batch=2, world=2)
+    check(crop=small, batch=4, world=2)
     check(crop=larger, batch=1)
     check(crop=small, batch=1, freeze_batch_norm=True)
     check(PASMnet2(), crop=small, batch=1, network="pasmnet2", losses=RECIPES["pasmnet2"].losses)
