@@ -49,8 +49,6 @@ from pamcli.training.trainer import Trainer, check_batch_norm, loss_function
 from pamcli.training.validation import Validator, measure_gain
 
 LABEL_NEWS = 30.0  # time between two lines on the progress of pseudo-labels, s
-
-
 Unlabelled = list[tuple[DataSpec, UnlabelledPairs, UnlabelledPairs | None]]  # pairs to learn, and held out
 
 
