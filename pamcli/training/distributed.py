@@ -161,7 +161,7 @@ def wrap(network: nn.Module, loss: Loss, processes: Processes, device: torch.dev
     share = _Share(network, loss, processes.world)
     if device.type != "cuda":
         return DistributedDataParallel(share, static_graph=True)
-    nn.SyncBatchNorm.convert_sync_batchnorm(share)
+    nn.SyncBatchNorm.convert_sync_batchnorm(share)  # type: ignore[no-untyped-call]
     return DistributedDataParallel(share, device_ids=[device], static_graph=True)
 
 
