@@ -19,10 +19,13 @@ from video_files import write_video
 from pamcli.calibration.files import read_calibration
 from pamcli.imaging.images import read_image
 
+BOX = (100, 60, 500, 360)
+"""The part of the sample pair that is photographed, 400x300 px."""
+
 
 @pytest.fixture(scope="module")
 def taken() -> Photographs:
-    return photographs(*sample())
+    return photographs(*sample(BOX))
 
 
 @pytest.fixture
@@ -45,16 +48,16 @@ def test_a_pair_and_its_calibration(rig: Path, taken: Photographs) -> None:
     assert run.code == 0, run.stderr
     assert run.lines == ["l.png", "r.png"]
     assert names(".") == ["calibration.yaml", "l.png", "left.png", "r.png", "rig.yaml", "right.png"]
-    left, right = sample()
+    left, right = sample(BOX)
     assert difference("l.png", left) < 3 < difference("left.png", left)
     assert difference("r.png", right) < 3 < difference("right.png", right)
     calibration = read_calibration(Path("calibration.yaml")).rectified
     assert calibration.focal_length == pytest.approx(taken.focal_length)
     assert calibration.baseline == pytest.approx(taken.baseline)
-    assert calibration.size == (741, 500)
+    assert calibration.size == (400, 300)
     cameras = read_calibration("rig.yaml").rig
     lenses = [each for side in (cameras.left, cameras.right) for each in (side.matrix, side.distortion)]
-    expected = cv2.stereoRectify(*lenses, (741, 500), cameras.rotation, cameras.translation.reshape(3, 1))
+    expected = cv2.stereoRectify(*lenses, (400, 300), cameras.rotation, cameras.translation.reshape(3, 1))
     file = cv2.FileStorage("calibration.yaml", cv2.FILE_STORAGE_READ)
     for key, rotation in zip(("R1", "R2"), expected, strict=False):
         np.testing.assert_allclose(file.getNode(key).mat(), rotation, atol=1e-9)
@@ -67,7 +70,7 @@ def test_a_pair_and_its_calibration(rig: Path, taken: Photographs) -> None:
 
 
 def test_sixteen_bits_and_fisheye(here: Path) -> None:
-    left, right = sample((100, 60, 500, 360))
+    left, right = sample(BOX)
     photographs(*(view.astype(np.uint16) * 257 for view in (left, right)), fisheye=True).write(here)
     command = ["rectify", "left.png", "right.png", "--calibration", "rig.yaml", "-o", "out/"]
     run = pam(*command, "--fisheye")
@@ -79,7 +82,7 @@ def test_sixteen_bits_and_fisheye(here: Path) -> None:
 
 
 def test_kalibrs_fisheyes_whichever_camera_it_names_first(here: Path) -> None:
-    left, right = sample((100, 60, 500, 360))
+    left, right = sample(BOX)
     taken = photographs(left, right, fisheye=True)
     taken.write(here)
     k1, d1, k2, d2, r, t = (np.asarray(taken.rig[key]) for key in ("M1", "D1", "M2", "D2", "R", "T"))
@@ -173,12 +176,12 @@ def test_another_calibration_in_the_way_is_kept(rig: Path) -> None:
 
 def test_what_is_seen_and_how_large(rig: Path) -> None:
     command = "rectify left.png right.png --calibration rig.yaml -o out/ --overwrite -q"
-    assert pam(command, "--alpha", "1", "--size", "370x250", "--baseline", "0.5").code == 0
+    assert pam(command, "--alpha", "1", "--size", "200x150", "--baseline", "0.5").code == 0
     whole = read_image(Path("out/left.png")).pixels
-    assert whole.shape == (250, 370, 3)
+    assert whole.shape == (150, 200, 3)
     assert (whole[:4] == 0).all(axis=2).mean() > 0.3  # black beyond what the camera saw
     calibration = read_calibration(Path("out/calibration.yaml")).rectified
-    assert calibration.size == (370, 250)
+    assert calibration.size == (200, 150)
     assert calibration.baseline == pytest.approx(0.5)
 
 
@@ -195,7 +198,7 @@ def test_a_stated_baseline_says_its_unit(rig: Path) -> None:
 
 def test_ros_has_its_own_projections(rig: Path, taken: Photographs) -> None:
     """A robot may rectify at another focal length: its matrices serve its images here."""
-    left, right = taken.ros(focal_length=600.0)
+    left, right = taken.ros(focal_length=330.0)
     Path("left.yaml").write_text(left)
     Path("right.yaml").write_text(right)
     command = ["rectify", "left.png", "right.png", "--calibration", "left.yaml"]
@@ -206,26 +209,26 @@ def test_ros_has_its_own_projections(rig: Path, taken: Photographs) -> None:
     assert offset < 0.3
     made = read_calibration(Path("out/calibration.yaml")).rectified
     said = read_calibration("left.yaml", "right.yaml").rectified
-    assert (made.focal_length, made.principal) == (said.focal_length, said.principal) == (600, (370, 249.5))
+    assert (made.focal_length, made.principal) == (said.focal_length, said.principal) == (330, (199.5, 149.5))
     assert made.baseline == pytest.approx(taken.baseline)
     anew = pam(*command, "--calibration", "right.yaml", "-o", "anew/", "--alpha", "0")
     assert "by its own R and P" not in anew.stderr
     assert read_calibration(Path("anew/calibration.yaml")).rectified != made
 
 
-KITTI = """S_0{n}: 741 600
-K_0{n}: 700 0 370 0 700 300 0 0 1
+KITTI = """S_0{n}: 400 360
+K_0{n}: 380 0 200 0 380 180 0 0 1
 D_0{n}: 0 0 0 0 0
 R_0{n}: 1 0 0 0 1 0 0 0 1
 T_0{n}: {t} 0 0
-S_rect_0{n}: 741 500
+S_rect_0{n}: 400 300
 R_rect_0{n}: 1 0 0 0 1 0 0 0 1
-P_rect_0{n}: 700 0 370 {p} 0 700 250 0 0 0 1 0
+P_rect_0{n}: 380 0 200 {p} 0 380 150 0 0 0 1 0
 """
 
 
 def test_without_a_calibration(here: Path) -> None:
-    taken = photographs(*sample())
+    taken = photographs(*sample(BOX))
     taken.write(here)
     notes = Image.Exif()
     notes[Base.Make], notes[Base.Orientation] = "Maker", 1
@@ -251,9 +254,11 @@ def test_without_a_calibration(here: Path) -> None:
 
 def test_refusals_write_nothing(rig: Path) -> None:
     Path("calib.txt").write_text("cam0=[100 0 50; 0 100 50; 0 0 1]\nbaseline=100\n")
-    small = Path("rig.yaml").read_text().replace("741", "640").replace("height: 500", "height: 480")
+    small = (
+        Path("rig.yaml").read_text().replace("width: 400", "width: 320").replace("height: 300", "height: 200")
+    )
     Path("small.yaml").write_text(small)
-    Path("kitti.txt").write_text(KITTI.format(n=2, t=0, p=0) + KITTI.format(n=3, t=-0.5, p=-350))
+    Path("kitti.txt").write_text(KITTI.format(n=2, t=0, p=0) + KITTI.format(n=3, t=-0.5, p=-190))
     for side in ("left", "right"):
         Path(f"{side}s").mkdir()
         Path(f"{side}s/a.png").hardlink_to(f"{side}.png")
@@ -264,12 +269,12 @@ def test_refusals_write_nothing(rig: Path) -> None:
         2 left.png right.png -o l.png --calibration rig.yaml --fov 60 --alpha 1 | both --fov and --alpha
         3 left.png right.png -o l.png --calibration none.yaml | none.yaml | there is no such file
         3 left.png right.png -o l.png --calibration calib.txt | describes images that are already rectified
-        3 left.png right.png -o l.png --calibration kitti.txt | images of 741x500 px are | rectified
+        3 left.png right.png -o l.png --calibration kitti.txt | images of 400x300 px are | rectified
         2 left.png right.png -o l.png --calibration rig.yaml --size 5 | --size | '5'
         2 left.png right.png -o l.png --calibration rig.yaml --baseline 0 | --baseline '0' is not a length
         2 left.png right.png -o l.png --calibration rig.yaml --cameras 1 | --cameras | '1'
         3 left.png right.png -o l.png --calibration rig.yaml --fisheye | 5 distortion coefficients, expected 4
-        3 left.png right.png -o l.png --calibration small.yaml | for 640x480 px | 741x500 px | aspect ratios
+        3 left.png right.png -o l.png --calibration small.yaml | for 320x200 px | 400x300 px | aspect ratios
         2 left.png right.png -o old/ --uncalibrated --overwrite | old/calibration.yaml exists | another folder
         2 lefts rights -o old/ --uncalibrated --overwrite | old/calibration.yaml exists | name another folder
     """
