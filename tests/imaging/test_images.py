@@ -174,7 +174,7 @@ BY_PILLOW = [  # an image, its format, and options of Pillow
 ]
 
 
-@pytest.mark.parametrize(("image", "format_", "options"), BY_PILLOW, ids=str)
+@pytest.mark.parametrize(("image", "format_", "options"), BY_PILLOW)
 def test_images_by_pillow(image: Image.Image, format_: str, options: dict[str, object]) -> None:
     if "group" in str(options) and not hasattr(imagecodecs, "ccittfax4_decode"):
         pytest.skip("this release of imagecodecs comes without fax compression")
