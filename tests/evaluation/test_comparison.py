@@ -65,16 +65,13 @@ def test_intervals_of_equal_values_of_too_few_scenes_and_of_weights() -> None:
 def test_differences_use_the_weights_of_the_protocol() -> None:
     """Middlebury's table halves some images; the mean of +1 and +4, the second one halved, is +2."""
 
-    def summary(*values: float) -> SimpleNamespace:
-        images = [
-            ImageFigures(f"set/{name}", {"all": {"epe": value}})
-            for name, value in zip(("Piano", "PianoL"), values, strict=True)
-        ]
+    def summary(piano: float, other: float) -> SimpleNamespace:
+        figures = {"set/Piano": piano, "set/PianoL": other}
+        images = [ImageFigures(name, {"all": {"epe": value}}) for name, value in figures.items()]
         return SimpleNamespace(images=images, weights={"PianoL": 0.5})
 
-    measured = SimpleNamespace(
-        methods={"one": summary(2, 5), "other": summary(1, 1)}, source=SimpleNamespace(scene=str)
-    )
+    methods = {"one": summary(2, 5), "other": summary(1, 1)}
+    measured = SimpleNamespace(methods=methods, source=SimpleNamespace(scene=str))
     found = compare_methods(measured, "one", "other", "epe")  # type: ignore[arg-type]
     assert (found["mean"], found["images"], found["scenes"]) == (2, 2, 2)
 

@@ -19,22 +19,10 @@ from pamcli.evaluation.tables import Figures
 NAN = math.nan
 
 
-def sample(
-    truth: list[list[float]] | None,
-    *,
-    name: str = "one",
-    visible: list[list[int]] | None = None,
-    foreground: list[list[int]] | None = None,
-) -> Sample:
+def sample(truth: list[list[float]] | None, *, name: str = "one", **masks: list[list[int]]) -> Sample:
     views = np.zeros((1, 1, 3), np.uint8)
-    return Sample(
-        name,
-        views,
-        views,
-        disparity=None if truth is None else np.array(truth, np.float32),
-        visible=None if visible is None else np.array(visible, bool),
-        foreground=None if foreground is None else np.array(foreground, bool),
-    )
+    known = None if truth is None else np.array(truth, np.float32)
+    return Sample(name, views, views, known, **{key: np.array(mask, bool) for key, mask in masks.items()})
 
 
 def meter_of(*pairs: tuple[Sample, list[list[float]]], **rules: Any) -> DisparityMeter:

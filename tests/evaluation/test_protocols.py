@@ -36,10 +36,11 @@ def planted(name: str, seed: int) -> tuple[Sample, np.ndarray]:
     estimate = (np.nan_to_num(truth, nan=20) + error).astype(np.float32)
     estimate[random.random(size) < 0.15] = np.nan
     kinds = random.integers(0, 4, size)
+    view = np.zeros((*size, 3), np.uint8)
     sample = Sample(
         name,
-        np.zeros((*size, 3), np.uint8),
-        np.zeros((*size, 3), np.uint8),
+        view,
+        view,
         disparity=truth,
         visible=random.random(size) < 0.7,
         foreground=random.random(size) < 0.3,

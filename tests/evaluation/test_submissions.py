@@ -20,12 +20,8 @@ from pamcli.evaluation.submissions import KINDS, check_complete, load_rules, wri
 HEIGHT, WIDTH = 3, 8
 DISPARITY = np.linspace(0.5, 7.5, HEIGHT * WIDTH, dtype=np.float32).reshape(HEIGHT, WIDTH)
 
-NAMES = {
-    "kitti2012": [f"{index:06}_10" for index in range(195)],
-    "kitti2015": [f"testing/{index:06}_10" for index in range(200)],
-    "middlebury": [*load_rules("middlebury").training, *load_rules("middlebury").test],
-    "eth3d": [*load_rules("eth3d").training, *load_rules("eth3d").test],
-}
+NAMES = {kind: [*load_rules(kind).training, *load_rules(kind).test] for kind in KINDS}
+NAMES["kitti2015"] = [f"testing/{name}" for name in NAMES["kitti2015"]]
 FILES = {"kitti2012": 195, "kitti2015": 200, "middlebury": 60, "eth3d": 94}
 
 
