@@ -114,9 +114,8 @@ class CameraDescription:
             camera = Camera(both[second][:, :3], np.zeros(0))
             found.append(OtherCamera(camera, transform, each.size, each.size, is_rectified=True))
         if not all(each.transform[:3, 3].any() for each in found):
-            raise InputError(
-                "states no distance between the two cameras", "add R and T, or P2 with the baseline"
-            )
+            message = "states no distance between the two cameras"
+            raise InputError(message, "add R and T, or P2 with the baseline")
         return [each.scale_lengths(self.metres or metres) for each in found]
 
     def resolve(self, interpretation: Interpretation = Interpretation()) -> StoredCalibration:
@@ -203,10 +202,10 @@ class StoredCalibration:
         facts, lines = self.facts(), [f"{self.kind} calibration"]
         for title, name in (("cameras", "rig"), ("rectified images", "rectified")):
             if name in facts:
-                values = (
+                lines.append(f"{title}:")
+                lines += [
                     f"  {key.replace('_', ' '):28}{_format(key, it)}" for key, it in facts[name].items()
-                )
-                lines += [f"{title}:", *values]
+                ]
         return lines
 
 

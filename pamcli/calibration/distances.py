@@ -109,9 +109,8 @@ def _read_region(row: Mapping[Any, Any], name: str) -> Region:
     if len(numbers) == 4 and ("2" in columns[2] or "max" in columns[2] or columns[2] == "right"):
         numbers[2:] = numbers[2] - numbers[0], numbers[3] - numbers[1]
     if min(numbers[2:], default=1) <= 0:
-        raise InputError(
-            f"{name}: a box must be at least 1 px wide and high, got {numbers[2]:g}x{numbers[3]:g}"
-        )
+        size = f"{numbers[2]:g}x{numbers[3]:g}"
+        raise InputError(f"{name}: a box must be at least 1 px wide and high, got {size}")
     images = [str(values.pop(each) or "").strip() for each in _IMAGE if each in values]
     return Region(*numbers, image=next(filter(None, images), None), labels=values)
 

@@ -218,10 +218,8 @@ class Calibration:
 
     def _require_baseline(self) -> float:
         if self.baseline == 0:
-            raise InputError(
-                "depth requires a baseline, and the calibration states none",
-                "state `baseline`; 1 gives a shape without scale",
-            )
+            message = "depth requires a baseline, and the calibration states none"
+            raise InputError(message, "state `baseline`; 1 gives a shape without scale")
         return self.baseline
 
 

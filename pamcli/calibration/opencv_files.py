@@ -179,8 +179,16 @@ EXPORT = "in MATLAB: rig = toStruct(stereoParams); save('rig.mat', 'rig', '-v7')
 def read_matlab(source: Source) -> CameraDescription | None:
     """Read the variables of a .mat file, or the text that jsonencode makes of such a struct."""
     tree = source.tree
-    if (found := _find_parameters(source)) is not None:
-        return _read_parameters(found)
+    cameras = [each for each in source.trees if {"FocalLength", "PrincipalPoint"} <= each.keys()]
+    if len(cameras) == 2 and tree.keys() & {
+        "RotationOfCamera2",
+        "PoseCamera2",
+    }:  # a file for each, and the pose
+        both = {"CameraParameters1": cameras[0], "CameraParameters2": cameras[1]}
+        return _read_parameters(Section({**tree, **both}))
+    for each in (tree, *(each for _, each in walk(tree) if isinstance(each, Mapping))):
+        if "CameraParameters1" in each:
+            return _read_parameters(Section(each))
     if not source.contents[0][1].startswith((b"MATLAB", b"\x89HDF")):
         return None
     if {"fc_left", "cc_left", "fc_right", "cc_right"} <= tree.keys():
@@ -191,16 +199,6 @@ def read_matlab(source: Source) -> CameraDescription | None:
     if objects:
         raise InputError(f"holds an object ({objects[0][:40]}) that only MATLAB can read", EXPORT)
     raise InputError("does not hold stereoParameters", EXPORT)
-
-
-def _find_parameters(source: Source) -> Section | None:
-    """Return the fields of stereoParameters, in one tree or in files of both cameras and their pose."""
-    tree = source.tree
-    cameras = [each for each in source.trees if {"FocalLength", "PrincipalPoint"} <= each.keys()]
-    if len(cameras) == 2 and tree.keys() & {"RotationOfCamera2", "PoseCamera2"}:
-        return Section({**tree, "CameraParameters1": cameras[0], "CameraParameters2": cameras[1]})
-    below = (each for _, each in walk(tree) if isinstance(each, Mapping))
-    return next((Section(each) for each in (tree, *below) if "CameraParameters1" in each), None)
 
 
 def _read_parameters(tree: Section) -> CameraDescription:

@@ -55,10 +55,9 @@ class Rig:
             hint = f"if one is above the other, {turn}" if abs(down) > abs(ahead) else None
             raise InputError(f"the right camera is at {place}, not beside the left camera", hint)
         if across < 0:
-            raise InputError(
-                f"the baseline is {across:g} m: the right camera is left of the left camera",
-                f"{SWAP_CAMERAS}; or use `extrinsics` pose if R and T are the pose of the right camera",
-            )
+            message = f"the baseline is {across:g} m: the right camera is left of the left camera"
+            hint = f"{SWAP_CAMERAS}; or use `extrinsics` pose if R and T are the pose of the right camera"
+            raise InputError(message, hint)
 
     @property
     def center(self) -> Floats:

@@ -103,12 +103,9 @@ def decode_image(stream: BinaryIO, name: str, max_pixels: int | None) -> RgbImag
             return make_upright(reader(stream, name, max_pixels))
     if re.match(_VIDEO, magic, re.DOTALL):
         raise video_error(name)
-    pfm = re.match(rb"P[fF]\s", magic)
-    reason = (
-        "a PFM of floating-point numbers, not an image"
-        if pfm
-        else "not an image, or its format is not supported"
-    )
+    reason = "not an image, or its format is not supported"
+    if re.match(rb"P[fF]\s", magic):
+        reason = "a PFM of floating-point numbers, not an image"
     raise InputError(f"{name} is {reason}", _SUPPORTED)
 
 
@@ -279,10 +276,9 @@ def split_mpo(stream: BinaryIO, name: str, *, expect_pair: bool) -> list[bytes]:
             entries = []
         finally:
             stream.seek(0)
-    kinds = [entry["Attribute"]["MPType"] for entry in entries]
-    found = [entry for entry, kind in zip(entries, kinds, strict=True) if kind == _DISPARITY]
+    found = [each for each in entries if each["Attribute"]["MPType"] == _DISPARITY]
     if not found and expect_pair:
-        found = [e for e, kind in zip(entries, kinds, strict=True) if not kind.startswith(_THUMBNAIL)]
+        found = [each for each in entries if not each["Attribute"]["MPType"].startswith(_THUMBNAIL)]
     if len(found) < 2:
         return []
     if len(found) > 2:

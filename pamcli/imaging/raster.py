@@ -57,9 +57,8 @@ def report_damage(name: str, what: str = "is damaged or truncated") -> Iterator[
     except (PamError, MemoryError):
         raise
     except Exception as error:  # libraries raise almost any class on unexpected files
-        detail = (
-            " ".join(str(getattr(error, "strerror", None) or error).split())[:120] or type(error).__name__
-        )
+        text = str(getattr(error, "strerror", None) or error)
+        detail = " ".join(text.split())[:120] or type(error).__name__
         # Supported compressions depend on the builds of imagecodecs and Pillow.
         is_missing = re.search("not (supported|installed)", detail)
         if is_missing or isinstance(error, ImportError | NotImplementedError):
@@ -73,9 +72,8 @@ def check_size(width: int, height: int, name: str, max_pixels: int | None) -> No
         raise InputError(f"{name} has no pixels: it is {width}x{height} according to its header")
     if max_pixels is not None and width * height > max_pixels:
         reason = f"{name} is {width}x{height} = {width * height:,} pixels, over the limit of {max_pixels:,}"
-        raise InputError(
-            reason, "downscale it; commands for image pairs can raise the limit with `max_pixels`"
-        )
+        hint = "downscale it; commands for image pairs can raise the limit with `max_pixels`"
+        raise InputError(reason, hint)
 
 
 def check_map(values: np.ndarray, what: str = "a disparity map") -> None:

@@ -46,11 +46,9 @@ class StereoPair:
     def __post_init__(self) -> None:
         left, right = self.left.pixels.shape, self.right.pixels.shape
         if self.left.orientation != self.right.orientation:
-            raise InputError(
-                f"{self.name}: the views have different EXIF orientations "
-                f"({self.left.orientation} and {self.right.orientation})",
-                "rotate the pixels of both images and remove the orientation tags",
-            )
+            found = f"{self.left.orientation} and {self.right.orientation}"
+            reason = f"{self.name}: the views have different EXIF orientations ({found})"
+            raise InputError(reason, "rotate the pixels of both images and remove the orientation tags")
         if left != right and self.same_size:
             names = [*map(str, self.files)] or [f"{self.name}: the left view", "the right view"]
             sizes = f"{names[0]} is {left[1]}x{left[0]} but {names[1]} is {right[1]}x{right[0]}"
@@ -157,9 +155,8 @@ def split_packed(image: RgbImage, layout: PackedLayout, name: str) -> StereoPair
     height, width = image.pixels.shape[:2]
     side, note = (height, width)[axis], None
     if side < 2:
-        raise InputError(
-            f"{name} is {width}x{height}, which cannot hold two views", f"check `packed` {layout}"
-        )
+        reason = f"{name} is {width}x{height}, which cannot hold two views"
+        raise InputError(reason, f"check `packed` {layout}")
     if side % 2:
         kind, line = (("height", "row"), ("width", "column"))[axis]
         note = f"the {kind} of {side} px is odd: the last {line} is dropped"

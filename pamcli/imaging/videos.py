@@ -261,12 +261,10 @@ def write_video(
             for seconds, samples in frames:
                 shape = shape or (samples.shape, samples.dtype)
                 if shape != (samples.shape, samples.dtype):
-                    described = _describe(samples.shape, samples.dtype)
-                    raise InputError(
-                        f"{path}: frame {writer.count} is {described} but earlier "
-                        f"ones {_describe(*shape)}: all frames of a video must have the same format",
-                        "write the results into a folder",
-                    )
+                    this, before = _describe(samples.shape, samples.dtype), _describe(*shape)
+                    reason = f"frame {writer.count} is {this} but earlier ones {before}"
+                    reason = f"{path}: {reason}: all frames of a video must have the same format"
+                    raise InputError(reason, "write the results into a folder")
                 writer.write(seconds, samples)
             if not writer.count:
                 raise InputError(f"{path} would contain no frame")
