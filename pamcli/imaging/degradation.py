@@ -129,6 +129,25 @@ def draw_degradation(rng: Generator) -> Degradation:
     )
 
 
+def draw_camera(rng: Generator) -> Degradation:
+    """Draw a camera: one of the kinds in `CAMERAS`, with other strengths."""
+
+    def draw(least: float, most: float) -> float:
+        return float(np.exp(rng.uniform(np.log(least), np.log(most))))
+
+    jpeg = int(rng.integers(50, QUALITIES[1] + 1))
+    phone = {"denoising": draw(8, 25), "sharpening": draw(0.2, 1), "radius": draw(0.8, 1.6)}
+    return [
+        Degradation(noise=draw(1.5, 10)),
+        Degradation(jpeg=jpeg),
+        Degradation(blur=draw(0.5, 2.5)),
+        Degradation(noise=draw(3, 8), jpeg=max(jpeg, 65), **phone),
+        Degradation(resolution=draw(0.45, 0.8), noise=draw(2, 6), jpeg=jpeg),
+        Degradation(exposure=draw(0.1, 0.5), noise=draw(0.7, 2)),
+        Degradation(blur=draw(0.3, 1.2), noise=draw(1, 5), sharpening=draw(0.1, 0.6), jpeg=jpeg),
+    ][rng.choice(7, p=(0.15, 0.15, 0.2, 0.2, 0.15, 0.05, 0.1))]
+
+
 def apply_blur(view: View, deviation: float) -> View:
     """Apply a Gaussian of `deviation` px to an image (H, W, 3); below 0.2 px it is unchanged."""
     if deviation < LEAST_BLUR:

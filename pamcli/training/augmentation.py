@@ -55,6 +55,7 @@ class Augmentation:
     low_contrast: Share = 0.0  # probability of compressing the levels to 0.3 to 0.8 of their range, as fog
     sensor_noise: Share = 0.0  # probability of shot noise, read noise, and coarser colour noise
     jpeg: Share = 0.0  # probability of JPEG compression of both images, quality 40 to 95
+    cheap_camera: Share = 0.0  # probability of a cheap camera, whose images matching upscales by up to 2
     row_shift: Annotated[float, Field(ge=0, le=0.7)] = 0.0  # maximum vertical shift of the right image, px
 
     @property
@@ -70,7 +71,7 @@ class Augmentation:
             raise UsageError(f"augmentation: {problem}")
 
 
-FAULTS = tuple(each.name for each in fields(Augmentation)[-8:])  # settings of `camera_faults`
+FAULTS = tuple(each.name for each in fields(Augmentation)[-9:])  # settings of `camera_faults`
 
 
 @dataclass(frozen=True)

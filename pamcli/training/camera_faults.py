@@ -6,13 +6,16 @@ import torch.nn.functional as F
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from pamcli.imaging.degradation import compress_jpeg
+from pamcli.imaging.degradation import compress_jpeg, draw_camera
+from pamcli.imaging.resize import resize_area
+from pamcli.inference.images import resize_image
 from pamcli.scenes.weather import add_sun
 from pamcli.training.augmentation import Augmentation
 
 Rgb = NDArray[np.uint8]
 Light = NDArray[np.floating]  # (H, W, 3), 1 is white
 QUALITIES = 40, 95  # JPEG qualities
+LARGEST_UPSCALED = 2.0  # factor by which matching upscales small images
 
 
 def apply_faults(rng: Generator, left: Rgb, right: Rgb, augmentation: Augmentation) -> tuple[Rgb, Rgb]:
@@ -43,7 +46,21 @@ def apply_faults(rng: Generator, left: Rgb, right: Rgb, augmentation: Augmentati
     if rng.random() < augmentation.jpeg:
         quality = int(rng.integers(QUALITIES[0], QUALITIES[1] + 1))
         images = [compress_jpeg(image, quality) for image in images]
+    if rng.random() < augmentation.cheap_camera:
+        images = take_by_cheap_camera(rng, images)
     return images[0], images[1]
+
+
+def take_by_cheap_camera(rng: Generator, views: list[Rgb]) -> list[Rgb]:
+    """Reduce the images, degrade them as a cheap camera, and upscale them as before matching."""
+    height, width = views[0].shape[:2]
+    factor = LARGEST_UPSCALED if rng.random() < 0.4 else rng.uniform(1, LARGEST_UPSCALED)
+    size = round(width / factor), round(height / factor)
+    camera, images = draw_camera(rng), []
+    for view in views:
+        small = camera(resize_area(view, *size), rng)
+        images.append(np.asarray(resize_image(small, height, width), np.uint8, order="C"))
+    return images
 
 
 def add_highlights(rng: Generator, views: list[Light]) -> list[Light]:

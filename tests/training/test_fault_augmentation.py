@@ -91,6 +91,17 @@ def test_jpeg_leaves_traces_of_blocks() -> None:
     assert max(errors) > 1.3 * min(errors), f"qualities vary from {QUALITIES[0]} to {QUALITIES[1]}"
 
 
+def test_cheap_cameras_blur_add_noise_or_darken() -> None:
+    stripes = np.tile(np.array([40, 200], np.uint8).repeat(8)[None, :, None], (48, 6, 3))
+    views = [apply(seed, stripes, stripes, cheap_camera=1) for seed in range(40)]
+    contrasts = [np.abs(np.diff(left[..., 1], axis=1)).max() for left, _ in views]
+    assert min(contrasts) < 60 < 100 < max(contrasts) <= 200
+    means = [left.mean() / stripes.mean() for left, _ in views]
+    assert sum(0.95 < mean < 1.05 for mean in means) > 30
+    assert min(means) < 0.55, "some are dark"
+    assert sum(np.array_equal(left, right) for left, right in views) < 20, "noise differs"
+
+
 def test_rows_of_the_right_image_shift_by_less_than_a_pixel() -> None:
     ramp = np.repeat(4 * np.arange(48, dtype=np.uint8)[:, None, None], 96, 1).repeat(3, 2)
     shifts = []
