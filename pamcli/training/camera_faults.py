@@ -58,7 +58,7 @@ def take_by_cheap_camera(rng: Generator, views: list[Rgb]) -> list[Rgb]:
     size = round(width / factor), round(height / factor)
     camera, images = draw_camera(rng), []
     for view in views:
-        small = camera(resize_area(view, *size), rng)
+        small = camera(np.asarray(resize_area(view, *size), np.uint8), rng)
         images.append(np.asarray(resize_image(small, height, width), np.uint8, order="C"))
     return images
 
