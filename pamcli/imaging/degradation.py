@@ -4,7 +4,7 @@ Images are (H, W, 3) RGB uint8, and so are the results.
 """
 
 import io
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -136,12 +136,12 @@ def draw_camera(rng: Generator) -> Degradation:
         return float(np.exp(rng.uniform(np.log(least), np.log(most))))
 
     jpeg = int(rng.integers(50, QUALITIES[1] + 1))
-    phone = {"denoising": draw(8, 25), "sharpening": draw(0.2, 1), "radius": draw(0.8, 1.6)}
+    phone = Degradation(noise=draw(3, 8), denoising=draw(8, 25), sharpening=draw(0.2, 1))
     return [
         Degradation(noise=draw(1.5, 10)),
         Degradation(jpeg=jpeg),
         Degradation(blur=draw(0.5, 2.5)),
-        Degradation(noise=draw(3, 8), jpeg=max(jpeg, 65), **phone),
+        replace(phone, radius=draw(0.8, 1.6), jpeg=max(jpeg, 65)),
         Degradation(resolution=draw(0.45, 0.8), noise=draw(2, 6), jpeg=jpeg),
         Degradation(exposure=draw(0.1, 0.5), noise=draw(0.7, 2)),
         Degradation(blur=draw(0.3, 1.2), noise=draw(1, 5), sharpening=draw(0.1, 0.6), jpeg=jpeg),
