@@ -47,7 +47,7 @@ def main() -> None:
 
 def model_of(weights: str, precision: str) -> Any:
     """Load a model on the CPU."""
-    from pamcli.inference.models import load_model
+    from pamcli.inference.loading import load_model
 
     return load_model(weights, "cpu", precision)
 
@@ -59,9 +59,9 @@ def peak(model: Any, width: int, height: int) -> int:
     def run(width: int, height: int) -> None:
         left, right = np.random.default_rng(0).integers(0, 256, (2, height, width, 3), np.uint8)
         if model.spec.row.task == "disparity":
-            model.match(left, right, extras=("confidence", "visible"))
+            model.match(left, right, lambda share: None, max_disparity=None, extras=("confidence", "visible"))
         else:
-            model.upscale(left, right)
+            model.upscale(left, right, lambda share: None, both=True)
 
     run(32, 32)
     before = get_used_memory(model.compute.device)
@@ -89,19 +89,20 @@ def fitted(weights: str, precision: str) -> None:
 def halos(weights: str, precision: str, left: str, right: str) -> None:
     """Print the mean difference of bands to the whole image, by their halo."""
     from pamcli import read_image
-    from pamcli.inference.tiles import compute_parts, make_bands
+    from pamcli.inference.tiles import join_parts, make_bands
 
     model = model_of(weights, precision)
     images = [read_image(name).pixels for name in (left, right)]
     height, width = images[0].shape[:2]
 
-    def compute(rows: slice, columns: slice, progress: Any) -> dict[str, Any]:
-        return {"disparity": model.match(images[0][rows], images[1][rows])["disparity"]}
+    def match(rows: slice) -> dict[str, Any]:
+        views = images[0][rows], images[1][rows]
+        return dict(model.match(*views, lambda share: None, max_disparity=None, extras=()))
 
-    whole = model.match(*images)["disparity"]
+    whole = match(slice(None))["disparity"]
     for halo in HALOS:
         cut = make_bands(height, width, 2 * halo + ROWS, halo, model.multiple)
-        apart = np.abs(compute_parts(cut, compute)["disparity"] - whole)
+        apart = np.abs(join_parts(cut, (match(band.rows) for band in cut))["disparity"] - whole)
         seams = [band.rows.start + halo for band in cut[1:]]
         near = (
             np.concatenate([apart[max(seam - 4, 0) : seam + 4].ravel() for seam in seams]) if seams else apart

@@ -136,20 +136,21 @@ def keep_networks() -> None:
     """Load and prepare the networks that commands use by default, and match small images as they are."""
     import torch
 
-    from pamcli.inference import device, models
+    from pamcli.inference import device
+    from pamcli.registry import load as registry
     from pamcli.registry.catalog import DEFAULT_MATCHING, DEFAULT_UPSCALING, locate
     from pamcli.registry.resolution import EFFORTS
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # forks of a process that has started OpenMP's threads would wait for them
     EFFORTS["normal"] = replace(EFFORTS["normal"], most=1.0)
-    load, precision = models.load_network, device.Compute.choose("cpu", "auto", reduce=True).precision
+    load, precision = registry.load_network, device.Compute.choose("cpu", "auto", reduce=True).precision
     kept = {path: load(path) for path in map(locate, (DEFAULT_MATCHING, *DEFAULT_UPSCALING.values()))}
     for network, _ in kept.values():
         prepare, given = network.prepare, device.PRECISIONS[precision]
         prepared = {given: prepare(given)}
         network.prepare = lambda dtype, real=prepare, made=prepared: made.get(dtype) or real(dtype)
-    models.load_network = lambda path: kept.get(path) or load(path)
+    registry.load_network = lambda path: kept.get(path) or load(path)
     torch.set_num_threads(threads)
 
 

@@ -190,9 +190,7 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
         if settings.vertical:
             size = result.matched_size and result.matched_size[::-1]
             back = partial(self.rotate, turns=-1)
-            result = replace(
-                result.map_arrays(back, back, disparity=lambda values: values), matched_size=size
-            )
+            result = replace(result.map_arrays(back), matched_size=size)
         if self.fusion is not None:
             fused = self.fusion.fuse(job, pair, result.disparity)
             result = replace(result, disparity=np.maximum(fused, np.float32(settings.min_disparity)))

@@ -259,7 +259,7 @@ def describe(
         from pamcli.inference.describing import Candidate
         from pamcli.registry.description import to_toml
 
-        candidate = Candidate.load(
+        candidate = Candidate(
             network, known.network_from, settings, device=compute.device, description=to.output
         )
     console.inform(candidate.runner.note)

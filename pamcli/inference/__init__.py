@@ -3,13 +3,12 @@
 | task | module |
 | --- | --- |
 | match or upscale a pair of arrays; the result of matching | `matcher`, `upscaler`; `result` |
-| compare the disparity maps of both images | `agreement` |
-| load the network that settings or weights name | `loading`, `models` |
+| load the network that settings or weights name | `loading` |
 | define what every stereo model offers; run pam's own networks, with CUDA graphs | `model` |
 | convert images, and choose the matching resolution | `images` |
 | choose device and precision, and measure memory | `device` |
 | cut images that do not fit into memory | `tiles` |
-| run foreign networks | `foreign`, `runners`, `providers` |
+| run foreign networks | `foreign`, `runners` |
 | find the description of a foreign network | `describing` |
 | export pam's networks to ONNX and run the files | `onnx_file` |
 | check an installation | `system_checks`, `gpu_check` |

@@ -1,6 +1,5 @@
 """Determine the description of a foreign network by its shapes and by trials on the sample pair."""
 
-import itertools
 import operator
 import os
 import shlex
@@ -33,7 +32,17 @@ CROP = slice(120, 376), slice(180, 564)  # rows and columns for super-resolution
 
 NONE, HALF, ONE = ((each,) * 3 for each in (0.0, 0.5, 1.0))
 
-CHOICES: dict[str, dict[str, dict[str, Any]]] = {  # values of each aspect
+ASPECTS = {  # aspects of a description that may be wrong: the meaning, and the options that set it
+    "views": ("which input is the left image", '--set inputs=\'{NAME = "left", NAME = "right"}\''),
+    "range": (
+        "the values of black and white",
+        "--set white=1 or 255, --set mean=[0.485,0.456,0.406], --set deviation=[0.229,0.224,0.225]",
+    ),
+    "channels": ("the order of the channels", "--set channels=RGB or BGR"),
+    "sign": ("the sign of the disparity", "--set sign=1 or -1"),
+    "unit": ("the unit of the disparity", "--set unit=pixels or width"),
+}
+CHOICES: dict[str, dict[str, dict[str, Any]]] = {  # values of each aspect except "views"
     "range": {
         "0 to 1": {"white": 1, "mean": NONE, "deviation": ONE},
         "0 to 255": {"white": 255, "mean": NONE, "deviation": ONE},
@@ -44,24 +53,9 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {  # values of each aspect
     "sign": {"positive": {"sign": 1}, "negative": {"sign": -1}},
     "unit": {each: {"unit": each} for each in ("pixels", "output pixels", "width")},
 }
-SWAPPED = {"left": "right", "right": "left", "left/2": "right/2", "right/2": "left/2"}
-SWAPPED |= {"left+right": "right+left", "right+left": "left+right"}
-
-ASPECTS = {  # aspects of a description that may be wrong, with their meanings
-    "views": "which input is the left image",
-    "range": "the values of black and white",
-    "channels": "the order of the channels",
-    "sign": "the sign of the disparity",
-    "unit": "the unit of the disparity",
-}
-
-SET = {  # the command-line settings for each aspect
-    "views": '--set inputs=\'{NAME = "left", NAME = "right"}\'',
-    "range": "--set white=1 or 255, --set mean=[0.485,0.456,0.406], --set deviation=[0.229,0.224,0.225]",
-    "channels": "--set channels=RGB or BGR",
-    "sign": "--set sign=1 or -1",
-    "unit": "--set unit=pixels or width",
-}
+SWAPPED = {"left": "right", "left/2": "right/2", "left+right": "right+left"}
+SWAPPED |= {right: left for left, right in SWAPPED.items()}
+OF_SETTING = {"inputs": "views", "white": "range", "mean": "range", "deviation": "range"}
 
 
 @dataclass(frozen=True)
@@ -81,30 +75,30 @@ class TrialResult:
     def figure(self) -> str:
         if self.description.task == "disparity":
             return f"mean error {self.error:.2f} px"
-        return f"PSNR {psnr(self.error):.2f} dB"
+        return f"PSNR {_psnr(self.error):.2f} dB"
 
     def __str__(self) -> str:
         if self.description.task == "disparity":
             return f"{self.figure}, {100 * self.wrong:.1f} % of the pixels wrong by more than {WRONG_PX:g} px"
-        return f"{self.figure}, bicubic interpolation {psnr(self.error / self.wrong):.2f} dB"
+        return f"{self.figure}, bicubic interpolation {_psnr(self.error / self.wrong):.2f} dB"
 
 
 RANK = operator.attrgetter("error", "wrong")  # the best `TrialResult` first
 
 
-def psnr(error: float) -> float:
+def _psnr(error: float) -> float:
     """Convert a root mean squared error in grey levels to PSNR, dB."""
     return 20 * float(np.log10(255 / max(error, 1e-9)))
 
 
-def list_alternatives(description: Description, aspect: str) -> Iterator[Description]:
+def list_choices(description: Description, aspect: str) -> list[Description]:
+    """Return a description with each value of an aspect."""
     if aspect == "views":
         swapped = {name: SWAPPED.get(content, content) for name, content in description.inputs.items()}
-        yield description.with_values(inputs=swapped)
-    elif aspect != "channels" or description.channels != "grey":
-        for choice in CHOICES[aspect].values():
-            if (other := description.with_values(**choice)) != description:
-                yield other
+        return [description, description.with_values(inputs=swapped)]
+    if aspect == "channels" and description.channels == "grey":
+        return [description]
+    return [description.with_values(**choice) for choice in CHOICES[aspect].values()]
 
 
 def describe_aspect(description: Description, aspect: str) -> str:
@@ -119,7 +113,7 @@ def describe_aspect(description: Description, aspect: str) -> str:
     return f"disparity in {description.unit}" if aspect == "unit" else f"channels {description.channels}"
 
 
-def explain_tie(chosen: TrialResult, other: TrialResult) -> str:
+def _explain_tie(chosen: TrialResult, other: TrialResult) -> str:
     """Explain that two descriptions are equally accurate, and how to choose the other one."""
     one, two = chosen.description, other.description
     pairs = [(describe_aspect(one, each), describe_aspect(two, each)) for each in ASPECTS]
@@ -137,106 +131,15 @@ def explain_tie(chosen: TrialResult, other: TrialResult) -> str:
     )
 
 
-class Trials:
-    """Runs descriptions of one network on the sample pair, each distinct input once."""
-
-    def __init__(self, runner: Runner, initial: Session | None) -> None:
-        self.runner, self.initial = runner, initial
-        self.runs: dict[str, tuple[NDArray[Any], ...]] = {}
-
-    def find_simplest(
-        self, candidates: Iterable[Description], share: float
-    ) -> tuple[TrialResult, TrialResult | None]:
-        """Return the first result within `share` of the smallest error, and the best other such one."""
-        results = self._run_all(candidates)
-        best = min(results, key=RANK)
-        near = [each for each in results if each.is_useful and best.error >= share * each.error]
-        if not near:
-            return best, None
-        return near[0], min(near[1:], key=RANK, default=None)
-
-    def find_contradictions(self, best: TrialResult, decided: set[str]) -> Iterator[str]:
-        """Yield descriptions of values that would be clearly better than decided ones."""
-        for aspect in (each for each in ASPECTS if each in decided):
-            if best.description.task == "superres" and aspect in ("sign", "unit"):
-                continue
-            others = list(list_alternatives(best.description, aspect))
-            if aspect == "unit" and best.description.resolution == 1:
-                others = [each for each in others if each.unit != "output pixels"]
-            try:
-                other = min(self._run_all(others), key=RANK)
-            except ModelError:
-                continue
-            limit = SLIGHTLY if aspect == "channels" else CLEARLY_BETTER
-            is_better = other.is_useful and other.error < limit * best.error
-            if is_better and (aspect != "channels" or other.wrong < best.wrong):
-                yield (
-                    f"on the sample pair, {describe_aspect(other.description, aspect)} is better than "
-                    f"{describe_aspect(best.description, aspect)}: {other} ({SET[aspect]})"
-                )
-
-    def _run_all(self, candidates: Iterable[Description]) -> list[TrialResult]:
-        results, failure = [], ModelError("the network cannot be run")
-        for each in candidates:
-            try:
-                is_matcher = each.task == "disparity"
-                results.append(self._try_matcher(each) if is_matcher else self._try_upscaler(each))
-            except ModelError as error:
-                failure = error
-        if not results:
-            raise failure
-        return results
-
-    def _run(self, description: Description) -> tuple[NDArray[Any], ...]:
-        plain = description.with_values(sign=1, unit="pixels", larger="tiles")
-        if (key := repr(plain)) not in self.runs:
-            network = ForeignModel(plain, self.runner, self.initial)
-            network.signed = True
-            if description.task == "disparity":
-                pair = sample_pair()
-                result = StereoMatcher(network, match_size="auto")(pair.left, pair.right)
-                self.runs[key] = (result.disparity,)
-            else:
-                self.runs[key] = StereoUpscaler(network)(*_downscale_pair(description.scale or 1))
-        return self.runs[key]
-
-    def _try_matcher(self, description: Description) -> TrialResult:
-        (values,) = self._run(description)
-        multiple, fixed = description.multiple, description.fixed_size
-        columns = -(-values.shape[1] // multiple) * multiple if fixed is None else fixed[1]
-        unit = {"pixels": 1.0, "output pixels": 1 / description.resolution, "width": float(columns)}
-        disparity = values * np.float32(description.sign * unit[description.unit])
-        truth = sample_pair().truth
-        errors = np.abs(disparity - truth)[np.isfinite(truth) & (truth > 0)]
-        errors[~np.isfinite(errors)] = np.float32(1e6)
-        return TrialResult(description, float(errors.mean()), float((errors > WRONG_PX).mean()), (disparity,))
-
-    def _try_upscaler(self, description: Description) -> TrialResult:
-        made = self._run(description)
-        assert description.scale is not None
-        pair = sample_pair()
-        truths = np.stack([view[CROP] for view in (pair.left, pair.right)]).astype(np.float64)
-        bicubic = tuple(imresize(view, description.scale) for view in _downscale_pair(description.scale))
-        squares = (np.square(np.stack(views) - truths) for views in (made, bicubic))
-        error, simple = (float(np.sqrt(each.mean())) for each in squares)
-        return TrialResult(description, error, error / simple, made)
-
-
-def _downscale_pair(scale: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    pair = sample_pair()
-    left, right = (imresize(view[CROP], 1 / scale) for view in (pair.left, pair.right))
-    return left, right
-
-
 @dataclass(frozen=True)
 class Findings:
     """A description as far as it could be determined."""
 
     result: TrialResult
-    undecided: tuple[str, ...]  # `ASPECTS` that shapes, settings and the sample pair leave open
-    contradictions: tuple[str, ...]  # evidence against the description, one line each, most important first
-    decided: tuple[str, ...] = ()  # aspects determined by trying, in words
-    close: tuple[str, ...] = ()  # list_alternatives with similar accuracy on the sample pair, one line each
+    undecided: list[str]  # `ASPECTS` that shapes, settings and the sample pair leave open
+    decided: list[str]  # aspects determined by trying, in words
+    contradictions: list[str]  # evidence against the description, one line each, most important first
+    close: list[str]  # descriptions of similar accuracy on the sample pair, one line each
 
     def warnings(self) -> Iterator[str]:
         """Yield arguments against the description or for another one, one line each."""
@@ -249,16 +152,15 @@ class Findings:
 
     def questions(self) -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
         """Yield a question for each undecided aspect, with answers and the settings that express them."""
-        description = self.result.description
         for aspect in self.undecided:
             choices: Mapping[str, Mapping[str, Any]] = CHOICES.get(aspect) or {
                 " and ".join(name for name, content in each.inputs.items() if content.startswith("left")): {
                     "inputs": each.inputs
                 }
-                for each in (description, *list_alternatives(description, aspect))
+                for each in list_choices(self.result.description, aspect)
             }
             yield (
-                ASPECTS[aspect],
+                ASPECTS[aspect][0],
                 {
                     choice: {key: format_setting(value) for key, value in values.items()}
                     for choice, values in choices.items()
@@ -270,60 +172,53 @@ class Findings:
         if self.contradictions and not self.result.is_useful:
             raise ModelError(self.contradictions[0])
         if self.undecided:
-            unknown = "; ".join(f"{ASPECTS[each]} ({SET[each]})" for each in self.undecided)
+            unknown = "; ".join("{} ({})".format(*ASPECTS[each]) for each in self.undecided)
             what = f"the inputs and outputs of this network remain unclear, the best trial has {self.result}"
             raise UsageError(what, f"specify {unknown}")
 
     def render(self) -> NDArray[np.uint8]:
         """Return a check image (H, W, 3): left image, result, and its error (white: 3 px) or the target."""
-        pair, outputs = sample_pair(), self.result.outputs
+        (left, _, truth), outputs = sample_pair(), self.result.outputs
         if self.result.description.task == "superres":
-            return np.concatenate([outputs[0].astype(np.uint8), pair.left[CROP]], axis=1)
-        known = np.isfinite(pair.truth) & (pair.truth > 0)
-        low, high = np.percentile(pair.truth[known], (1, 99)).tolist()
-        apart = np.clip(np.abs(outputs[0] - np.where(known, pair.truth, 0)) / WRONG_PX, 0, 1)
+            return np.concatenate([outputs[0].astype(np.uint8), left[CROP]], axis=1)
+        known = np.isfinite(truth) & (truth > 0)
+        low, high = np.percentile(truth[known], (1, 99)).tolist()
+        apart = np.clip(np.abs(outputs[0] - np.where(known, truth, 0)) / WRONG_PX, 0, 1)
         errors = (255 * np.where(known, apart, 0)).astype(np.uint8)[..., None].repeat(3, axis=2)
-        return np.concatenate([pair.left, colorize(outputs[0], low, high), errors], axis=1)
+        return np.concatenate([left, colorize(outputs[0], low, high), errors], axis=1)
 
 
-@dataclass(frozen=True)
 class Candidate:
-    """A network to describe."""
+    """A network to describe, which is tried on the sample pair, once with each distinct input."""
 
-    runner: Runner
-    network: str  # its file, as named in the description
-    base: Description | None  # description to check; None = none exists yet
-    initial: Session | None  # network that estimates the initial flow, if required
-    initial_name: str = ""  # its file, as named in the description
-
-    @classmethod
-    def load(
-        cls,
+    def __init__(
+        self,
         network: Path | None,
         network_from: str | None,
         settings: Mapping[str, str],
         *,
         device: str,
         description: Path,
-    ) -> "Candidate":
-        """Load an ONNX file, the network of a description, or the result of "module:function"."""
-        # `description`: the file to write; file names are relative to it.
-        base, named_by = None, network or "the description"
+    ) -> None:
+        """Load an ONNX file, the network of a description, or the result of "module:function".
+
+        `description`: the file to write; file names are relative to it.
+        """
+        named_by, self.base = network or "the description", None
         if network is not None and network.suffix == SUFFIX:
-            base = read_description(network)
-            network = Path(base.network) if base.network else None
-        runner = open_runner(network, network_from, device, "auto", named_by)
-        first = settings.get("initial") or (base.initial if base else "")
-        initial = Session.load(Path(first), device) if first else None
-        name, initial_name = (
-            Path(os.path.relpath(Path(file).resolve(), description.parent.resolve())).as_posix()
-            if file
-            else ""
+            self.base = read_description(network)
+            network = Path(self.base.network) if self.base.network else None
+        self.runner = open_runner(network, network_from, device, "auto", named_by)
+        first = settings.get("initial") or (self.base.initial if self.base else "")
+        self.initial = Session.load(Path(first), device) if first else None
+        folder = description.parent.resolve()
+        self.network, self.initial_name = (
+            Path(os.path.relpath(Path(file).resolve(), folder)).as_posix() if file else ""
             for file in (network, first)
         )
-        if base is not None:
-            base = base.with_values(network=name, initial=initial_name)
-        return cls(runner, name, base, initial, initial_name)
+        if self.base is not None:
+            self.base = self.base.with_values(network=self.network, initial=self.initial_name)
+        self.runs: dict[str, tuple[NDArray[Any], ...]] = {}
 
     def describe(self, settings: Mapping[str, str]) -> Findings:
         """Determine inputs and outputs with known `settings`; try undecided aspects on the sample pair."""
@@ -335,24 +230,104 @@ class Candidate:
         if known is None:
             known, decided = _guess(self.runner, self.network, settings)
         description = apply_settings(known, {**settings})
-        keys = {"inputs": "views", "white": "range", "mean": "range", "deviation": "range"}
-        decided |= {keys.get(key, key) for key in settings} & {*ASPECTS}
-        trials = Trials(self.runner, self.initial)
+        decided |= {OF_SETTING.get(key, key) for key in settings} & {*ASPECTS}
         share = NEARLY_EQUAL if description.task == "disparity" else SLIGHTLY
-        candidates = _combine(description, {"views", "range", "sign", "unit"} - decided)
-        best, rival = trials.find_simplest(candidates, share)
-        close = [explain_tie(best, rival)] if rival is not None else []
+        candidates = [description]
+        for aspect in ("views", "range", "sign", "unit"):
+            if aspect not in decided:
+                candidates = [other for each in candidates for other in list_choices(each, aspect)]
+        best, rival = self._find_simplest(candidates, share)
+        close = [_explain_tie(best, rival)] if rival is not None else []
         if best.is_useful and "channels" not in decided:
-            colours = [best.description, *list_alternatives(best.description, "channels")]
-            best, rival = trials.find_simplest(colours, SLIGHTLY)
-            close += [explain_tie(best, rival)] if rival is not None else []
-        contradictions = tuple(trials.find_contradictions(best, decided))
-        open_aspects = {*ASPECTS} - decided
-        if not best.is_useful and not contradictions and open_aspects:
-            undecided = tuple(each for each in ASPECTS if each in open_aspects)
-            return Findings(best, undecided, contradictions, close=tuple(close))
-        found = sorted(describe_aspect(best.description, each) for each in open_aspects)
-        return Findings(best, (), contradictions, tuple(found), tuple(close))
+            colours = list_choices(best.description, "channels")
+            colours.sort(key=lambda each: each != best.description)
+            best, rival = self._find_simplest(colours, SLIGHTLY)
+            close += [_explain_tie(best, rival)] if rival is not None else []
+        contradictions = [*self._find_contradictions(best, decided)]
+        tried = [each for each in ASPECTS if each not in decided]
+        if not best.is_useful and not contradictions and tried:
+            return Findings(best, tried, [], contradictions, close)
+        found = sorted(describe_aspect(best.description, each) for each in tried)
+        return Findings(best, [], found, contradictions, close)
+
+    def _find_simplest(
+        self, candidates: Iterable[Description], share: float
+    ) -> tuple[TrialResult, TrialResult | None]:
+        """Return the first result within `share` of the smallest error, and the best other such one."""
+        results = self._try(candidates)
+        best = min(results, key=RANK)
+        near = [each for each in results if each.is_useful and best.error >= share * each.error]
+        return (near[0], min(near[1:], key=RANK, default=None)) if near else (best, None)
+
+    def _find_contradictions(self, best: TrialResult, decided: set[str]) -> Iterator[str]:
+        """Yield descriptions of values that would be clearly better than decided ones."""
+        for aspect in (each for each in ASPECTS if each in decided):
+            if best.description.task == "superres" and aspect in ("sign", "unit"):
+                continue
+            others = [each for each in list_choices(best.description, aspect) if each != best.description]
+            if aspect == "unit" and best.description.resolution == 1:
+                others = [each for each in others if each.unit != "output pixels"]
+            try:
+                other = min(self._try(others), key=RANK)
+            except ModelError:
+                continue
+            limit = SLIGHTLY if aspect == "channels" else CLEARLY_BETTER
+            is_better = other.is_useful and other.error < limit * best.error
+            if is_better and (aspect != "channels" or other.wrong < best.wrong):
+                yield (
+                    f"on the sample pair, {describe_aspect(other.description, aspect)} is better than "
+                    f"{describe_aspect(best.description, aspect)}: {other} ({ASPECTS[aspect][1]})"
+                )
+
+    def _try(self, candidates: Iterable[Description]) -> list[TrialResult]:
+        """Return the results of all descriptions that can be run. Raises ModelError if there are none."""
+        results, failure = [], ModelError("the network cannot be run")
+        for each in candidates:
+            try:
+                rate = _rate_matcher if each.task == "disparity" else _rate_upscaler
+                results.append(rate(each, self._run(each)))
+            except ModelError as error:
+                failure = error
+        if not results:
+            raise failure
+        return results
+
+    def _run(self, description: Description) -> tuple[NDArray[Any], ...]:
+        plain = description.with_values(sign=1, unit="pixels", larger="tiles")
+        if (key := repr(plain)) not in self.runs:
+            network = ForeignModel(plain, self.runner, self.initial)
+            network.signed = True
+            if description.task == "disparity":
+                left, right, _ = sample_pair()
+                self.runs[key] = (StereoMatcher(network, match_size="auto")(left, right).disparity,)
+            else:
+                self.runs[key] = StereoUpscaler(network)(*_downscale_pair(description.scale or 1))
+        return self.runs[key]
+
+
+def _rate_matcher(description: Description, outputs: tuple[NDArray[Any], ...]) -> TrialResult:
+    (values,), truth = outputs, sample_pair().truth
+    multiple, fixed = description.multiple, description.fixed_size
+    columns = -(-values.shape[1] // multiple) * multiple if fixed is None else fixed[1]
+    unit = {"pixels": 1.0, "output pixels": 1 / description.resolution, "width": float(columns)}
+    disparity = values * np.float32(description.sign * unit[description.unit])
+    errors = np.abs(disparity - truth)[np.isfinite(truth) & (truth > 0)]
+    errors[~np.isfinite(errors)] = np.float32(1e6)
+    return TrialResult(description, float(errors.mean()), float((errors > WRONG_PX).mean()), (disparity,))
+
+
+def _rate_upscaler(description: Description, outputs: tuple[NDArray[Any], ...]) -> TrialResult:
+    assert description.scale is not None
+    truths = np.stack([view[CROP] for view in sample_pair()[:2]]).astype(np.float64)
+    bicubic = tuple(imresize(view, description.scale) for view in _downscale_pair(description.scale))
+    squares = (np.square(np.stack(views) - truths) for views in (outputs, bicubic))
+    error, simple = (float(np.sqrt(each.mean())) for each in squares)
+    return TrialResult(description, error, error / simple, outputs)
+
+
+def _downscale_pair(scale: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    left, right = (imresize(view[CROP], 1 / scale) for view in sample_pair()[:2])
+    return left, right
 
 
 def _guess(runner: Runner, network: str, settings: Mapping[str, str]) -> tuple[Description, set[str]]:
@@ -389,12 +364,3 @@ def _guess(runner: Runner, network: str, settings: Mapping[str, str]) -> tuple[D
     if any("left" in name.lower() and content == "left" for name, content in values["inputs"].items()):
         decided |= {"views"}
     return Description(**values), decided
-
-
-def _combine(description: Description, undecided: set[str]) -> Iterator[Description]:
-    views = [description, *list_alternatives(description, "views")] if "views" in undecided else [description]
-    choices: list[list[dict[str, Any]]] = [
-        [*CHOICES[aspect].values()] if aspect in undecided else [{}] for aspect in ("range", "sign", "unit")
-    ]
-    for view, *changes in itertools.product(views, *choices):
-        yield view.with_values(**{key: value for change in changes for key, value in change.items()})

@@ -1,5 +1,6 @@
 """Run foreign networks as stereo models, according to their descriptions."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ from numpy.typing import NDArray
 from pamcli.errors import ModelError, UsageError
 from pamcli.inference import Progress
 from pamcli.inference.images import Pixels, to_network, to_pixels, to_plain
-from pamcli.inference.model import StereoModel
+from pamcli.inference.model import Maps, Names, StereoModel
 from pamcli.inference.runners import Runner, Session, open_runner
-from pamcli.inference.tiles import Tile, compute_parts, make_tiles
+from pamcli.inference.tiles import Tile, join_parts, make_tiles
 from pamcli.registry.description import Description, read_description
 from pamcli.registry.families import recognise
 from pamcli.registry.resolution import EFFORTS, MatchSize
@@ -24,8 +25,6 @@ LEANING = 0.75
 where the right tile may have ended already."""
 
 DISPARITIES = ("disparity", "right_disparity")  # outputs without negative values
-
-Maps = dict[str, NDArray[np.float32]]  # outputs by content, (C, H, W) each
 
 
 class ForeignModel(StereoModel):
@@ -95,32 +94,24 @@ class ForeignModel(StereoModel):
         return max(1, round(factor * height)), max(1, round(factor * width))
 
     def adaptation_note(self, height: int, width: int) -> str | None:
-        count = len(self._tiles(height, width))
+        count = len(self._make_tiles(height, width))
         if count == 1 or self.spec.fixed_size is None:
             return None
         rows, columns = self.spec.fixed_size
         return f"processed in {count} tiles of {columns}x{rows}"
 
     def match(
-        self,
-        left: Pixels,
-        right: Pixels,
-        progress: Progress | None = None,
-        *,
-        max_disparity: int | None = None,
-        extras: tuple[str, ...] = (),
+        self, left: Pixels, right: Pixels, progress: Progress, *, max_disparity: int | None, extras: Names
     ) -> Maps:
         maps = self._compute(left, right, 1, progress)
-        if not self.signed:  # small negative values, which most file formats cannot store
-            maps |= {name: np.maximum(each, 0) for name, each in maps.items() if name in DISPARITIES}
         found = {name: maps[name] for name in DISPARITIES if name in maps}
+        if not self.signed:  # small negative values, which most file formats cannot store
+            found = {name: np.maximum(each, 0) for name, each in found.items()}
         if "confidence" in extras and self.has_confidence:
             found["confidence"] = maps["confidence"].clip(0, 1)
         return found
 
-    def upscale(
-        self, left: Pixels, right: Pixels, progress: Progress | None = None, *, both: bool = True
-    ) -> dict[str, Pixels]:
+    def upscale(self, left: Pixels, right: Pixels, progress: Progress, *, both: bool) -> Maps:
         assert self.spec.scale is not None
         maps = self._compute(left, right, self.spec.scale, progress)
         made = {}
@@ -129,26 +120,27 @@ class ForeignModel(StereoModel):
             made[name] = to_pixels(planes, image.dtype).numpy().astype(image.dtype, copy=False)
         return made
 
-    def _compute(self, left: Pixels, right: Pixels, scale: int, progress: Progress | None) -> Maps:
+    def _compute(self, left: Pixels, right: Pixels, scale: int, progress: Progress) -> Maps:
         """Return the outputs for a pair, (scale H, scale W) or with channels last, tile by tile."""
         pair = torch.cat([to_network(torch.from_numpy(to_plain(each))) for each in (left, right)]).numpy()
-        parts = self._tiles(*left.shape[:2])
+        tiles = self._make_tiles(*left.shape[:2])
 
-        def compute(rows: slice, columns: slice, progress: Progress) -> Maps:
-            outputs = self._run_tile(pair[:, :, rows, columns], scale)
-            if len(parts) > 1:
-                outputs.pop("right_disparity", None)  # each tile sees a different part of the right image
-            return {
-                name: values[0] if len(values) == 1 else np.moveaxis(values, 0, -1)
-                for name, values in outputs.items()
-            }
+        def compute() -> Iterator[Maps]:
+            for number, tile in enumerate(tiles, 1):
+                outputs = self._run_tile(pair[:, :, tile.rows, tile.columns], scale)
+                if len(tiles) > 1:
+                    outputs.pop("right_disparity", None)  # each tile sees another part of the right image
+                progress(number / len(tiles))
+                yield {
+                    name: values[0] if len(values) == 1 else np.moveaxis(values, 0, -1)
+                    for name, values in outputs.items()
+                }
 
-        return compute_parts(parts, compute, scale=scale, progress=progress)
+        return join_parts(tiles, compute(), scale)
 
-    def _tiles(self, height: int, width: int) -> list[Tile]:
+    def _make_tiles(self, height: int, width: int) -> list[Tile]:
         size, overlap = self.spec.fixed_size or (height, width), self.spec.tile_overlap
-        middle = LEANING if self.spec.task == "disparity" else 0.5
-        return list(make_tiles(height, width, size, overlap, middle))
+        return make_tiles(height, width, size, overlap, LEANING if self.spec.task == "disparity" else 0.5)
 
     def _run_tile(self, pair: NDArray[np.float32], scale: int) -> Maps:
         """Return the outputs for a pair (2, 3, H, W) not larger than the network's input."""

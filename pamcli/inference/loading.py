@@ -1,18 +1,20 @@
-"""Load the matcher or upscaler that the settings of a command name, and log its device."""
+"""Load the model, matcher or upscaler that settings or weights name."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pamcli.errors import UsageError
-from pamcli.registry.catalog import default_upscaling, locate
+from pamcli.registry.catalog import REGISTERED, REMOTE, default_upscaling, locate
 from pamcli.registry.spec import read_header
 from pamcli.settings.shared import Compute, Matcher, Matching, Network, Upscaling
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
+    from pamcli.inference.model import StereoModel
     from pamcli.inference.upscaler import StereoUpscaler
 
 LOG = logging.getLogger("pamcli")
@@ -23,11 +25,8 @@ def load_matcher(settings: Matcher) -> tuple[StereoMatcher, Path]:
     path = locate(settings.name)
     from pamcli.inference.matcher import StereoMatcher
 
-    values = _list_compute(settings)
-    if isinstance(settings, Matching):
-        names = "max_disparity", "min_disparity", "match_size", "effort"
-        values |= {name: getattr(settings, name) for name in names}
-    matcher = StereoMatcher.load(path, **values)
+    names = ("max_disparity", "min_disparity", "match_size", "effort")
+    matcher = StereoMatcher.load(path, **_collect(settings, names if isinstance(settings, Matching) else ()))
     limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
     resized = "" if matcher.match_size == 1 else f", matching resolution {matcher.match_size}"
     _log(matcher, settings.name, path, f"maximum disparity {limit}{resized}")
@@ -44,15 +43,15 @@ def load_upscaler(settings: Upscaling, *, camera: bool = False) -> tuple[StereoU
         raise UsageError(f"{name} upscales by {stored}, not by {scale:g}", "omit `scale` or `weights`")
     from pamcli.inference.upscaler import StereoUpscaler
 
-    values = _list_compute(settings)
-    upscaler = StereoUpscaler.load(path, **values, scale=scale, ensemble=settings.ensemble)
+    upscaler = StereoUpscaler.load(path, **_collect(settings, ("scale", "ensemble")))
     _log(upscaler, name, path, f"upscales by {upscaler.scale:g}")
     return upscaler, path
 
 
-def _list_compute(settings: Network) -> dict[str, Any]:
+def _collect(settings: Network, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the arguments of `load` that settings hold."""
     assert isinstance(settings, Compute)
-    names = "device", "precision", "max_memory", "network_from"
+    names = ("device", "precision", "max_memory", "network_from", *names)
     return {name: getattr(settings, name) for name in names}
 
 
@@ -60,3 +59,37 @@ def _log(network: StereoMatcher | StereoUpscaler, weights: str | Path, path: Pat
     if network.model.runtime_note is not None:
         LOG.info("%s", network.model.runtime_note)
     LOG.debug("%s: %s, %s, %s", weights, path, ", ".join(network.compute.describe().values()), task)
+
+
+def load_model(
+    weights: str | Path, device: str, precision: str, *, network_from: str | None = None
+) -> StereoModel:
+    """Load the network that a `weights` value names; arguments and errors as in `StereoMatcher.load`."""
+    from pamcli.inference import device as devices
+    from pamcli.inference.foreign import ForeignModel
+    from pamcli.inference.model import TorchModel
+    from pamcli.inference.onnx_file import OnnxModel, is_exported
+    from pamcli.registry import load
+
+    if not isinstance(weights, str | Path):
+        raise UsageError(f"`weights` must be a name or a path, got {weights!r}")
+    path = locate(weights)
+    devices.warn_of_spinning_threads()
+    if network_from is not None and path.suffix != ".toml":
+        what = "`network_from` requires a description as `weights`"
+        raise UsageError(what, "write one: pam weights describe --network-from MODULE:FUNCTION -o NET.toml")
+    if path.suffix == ".onnx" and is_exported(path):
+        return OnnxModel(path, device, precision)
+    if path.suffix in (".onnx", ".toml"):
+        return ForeignModel.load(path, device, precision, network_from)
+    compute = devices.Compute.choose(device, precision, reduce=True)  # before the weights: it may fail
+    network, spec = load.load_network(path)
+    if precision == "auto" and not spec.row.sixteen_bits:
+        compute = replace(compute, precision="fp32")
+    return TorchModel(network, spec, compute)
+
+
+def name_portably(weights: str | Path) -> str | Path:
+    """Return registered and remote names unchanged, and the absolute path of other weights."""
+    is_name = isinstance(weights, str) and (weights in REGISTERED or weights.startswith(REMOTE))
+    return weights if is_name else Path(weights).absolute()

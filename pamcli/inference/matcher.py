@@ -2,14 +2,12 @@
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.camera_faults import MatchingFault, find_matching_fault
@@ -17,18 +15,11 @@ from pamcli.imaging.edge_upsampling import upsample_along_edges
 from pamcli.imaging.resize import downscale_disparity, resize_nearest
 from pamcli.imaging.stereo_pair import stretch_levels
 from pamcli.inference import Progress
-from pamcli.inference.agreement import find_visible, measure_agreement
 from pamcli.inference.device import catch_memory_errors
-from pamcli.inference.images import (
-    Pixels,
-    check_pair,
-    resize_image,
-    shift_pair,
-    to_plain,
-)
-from pamcli.inference.model import StereoModel
-from pamcli.inference.models import load_model, name_portably
-from pamcli.inference.result import StereoResult
+from pamcli.inference.images import Pixels, check_pair, resize_image, shift_pair, to_plain
+from pamcli.inference.loading import load_model, name_portably
+from pamcli.inference.model import Maps, StereoModel
+from pamcli.inference.result import StereoResult, find_visible, measure_agreement
 from pamcli.inference.tiles import MemoryBudget, split_progress
 from pamcli.registry.catalog import DEFAULT_MATCHING
 from pamcli.registry.resolution import (
@@ -42,7 +33,7 @@ from pamcli.registry.resolution import (
 from pamcli.settings.shared import Compute, Matching
 
 EXTRAS = frozenset({"right_disparity", "visible", "confidence"})  # outputs besides the left disparity
-
+DISPARITIES = {"disparity", "right_disparity"}
 UPSAMPLING = 0.05  # time to upsample a pixel to full size, relative to matching one
 
 
@@ -211,37 +202,7 @@ class StereoMatcher:
         check_pair(left, right, SMALLEST_SIDE)
         with catch_memory_errors(f"not enough memory for a pair of {left.shape[1]}x{left.shape[0]}"):
             fault = self.find_fault(left, right) if fault == "detect" else fault
-            return replace(self._match_levels(left, right, extras, progress, fault), fault=fault)
-
-    def _match_levels(
-        self,
-        left: Pixels,
-        right: Pixels,
-        extras: Collection[str],
-        progress: Progress | None,
-        fault: MatchingFault | None,
-    ) -> StereoResult:
-        """Match with stretched contrast, from `min_disparity` on."""
-        left, right, _ = stretch_levels(left, right)
-        least, limit = self.min_disparity, self.max_disparity
-        if not least:
-            return self._match(left, right, extras, limit, progress, fault)
-        width = left.shape[1]
-        limit = None if limit is None else -(-(limit - least) // 16) * 16
-        found = self._match(*shift_pair(left, right, -least), extras, limit, progress, fault)
-        sides = slice(max(-least, 0), max(-least, 0) + width), slice(max(least, 0), max(least, 0) + width)
-        result = found.map_arrays(
-            lambda values: values[:, sides[0]].copy(),
-            lambda values: values[:, sides[1]],
-            disparity=lambda values: values + np.float32(least),
-        )
-        if result.visible is not None:
-            there = np.arange(width) - result.disparity
-            result.visible[(there < 0) | (there > width - 1)] = False
-        if result.matched_size is None:
-            return result
-        rows, columns = result.matched_size  # of the widened images
-        return replace(result, matched_size=(rows, round(columns * width / (width + abs(least)))))
+            return self._match(left, right, extras, progress, fault)
 
     def _matching_size(
         self, height: int, width: int, *, requested: bool = False, largest: float = math.inf
@@ -263,103 +224,96 @@ class StereoMatcher:
         left: Pixels,
         right: Pixels,
         extras: Collection[str],
-        max_disparity: int | None,
         progress: Progress | None,
         fault: MatchingFault | None,
     ) -> StereoResult:
-        """Match images whose disparities are not negative."""
-        height, width = left.shape[:2]
-        rows, columns = self._matching_size(height, width, largest=fault.most if fault else math.inf)
-        views = left, right
-        if (rows, columns) != (height, width):
-            views = resize_image(left, rows, columns), resize_image(right, rows, columns)
-            if max_disparity is not None:
-                max_disparity = -(-max_disparity * columns // (16 * width)) * 16
-        if max_disparity is not None and self.max_disparity != self.spec.max_disparity:  # else as trained
-            max_disparity += self.spec.row.searched_beyond
+        """Match with stretched contrast at the matching resolution, from `min_disparity` on."""
+        left, right, _ = stretch_levels(left, right)
+        least, limit = self.min_disparity, self.max_disparity
+        views = shift_pair(left, right, -least) if least else (left, right)
+        height, width = views[0].shape[:2]
+        size = rows, columns = self._matching_size(height, width, largest=fault.most if fault else math.inf)
+        if limit is not None:
+            limit = -(-(limit - least) // 16) * 16
+            if size != (height, width):
+                limit = -(-limit * columns // (16 * width)) * 16
+            if self.max_disparity != self.spec.max_disparity:  # else as trained
+                limit += self.spec.row.searched_beyond
         needing = {"right_disparity", "visible"} | (set() if self.model.has_confidence else {"confidence"})
         passes = 1 if needing.isdisjoint(extras) else 2
         upsamplings = 1 + ("right_disparity" in extras) if columns < width else 0
         work = [float(rows * columns)] * passes + [UPSAMPLING * height * width] * upsamplings
         reports = split_progress(progress, work)
-        found = self._match_resized(views, extras, max_disparity, (left, right), reports[:passes])
-        if views[0] is left:
-            return found
-        found = replace(found, matched_size=(rows, columns))
+        resized = views
+        if size != (height, width):
+            resized = resize_image(views[0], *size), resize_image(views[1], *size)
+        maps = self._compute(resized, extras, limit, views, reports[:passes])
         if upsamplings:
-            return _upsample(found, views, (left, right), reports[passes:])
-        downscale = partial(downscale_disparity, width=width, height=height)
-        nearest = partial(resize_nearest, width=width, height=height)
-        return replace(
-            found,
-            disparity=downscale(found.disparity),
-            right_disparity=None if found.right_disparity is None else downscale(found.right_disparity),
-            visible=None if found.visible is None else nearest(found.visible),
-            confidence=None if found.confidence is None else nearest(found.confidence),
-        )
+            maps = _upsample(maps, resized, views, reports[passes:])
+        elif resized is not views:
+            for name, values in maps.items():
+                resize = downscale_disparity if name in DISPARITIES else resize_nearest
+                maps[name] = resize(values, width=width, height=height)
+        if least:
+            # Of the widened images, the columns of the left or the right one.
+            width -= abs(least)
+            for name, values in maps.items():
+                first = max(least, 0) if name == "right_disparity" else max(-least, 0)
+                maps[name] = values[:, first : first + width].copy()
+                if name in DISPARITIES:
+                    maps[name] += np.float32(least)
+            if "visible" in maps:
+                there = np.arange(width) - maps["disparity"]
+                maps["visible"][(there < 0) | (there > width - 1)] = False
+            columns = round(columns * width / (width + abs(least)))
+        return StereoResult(**maps, matched_size=None if resized is views else (rows, columns), fault=fault)
 
-    def _match_resized(
+    def _compute(
         self,
         views: tuple[Pixels, Pixels],
         extras: Collection[str],
         max_disparity: int | None,
         originals: tuple[Pixels, Pixels],
         reports: Sequence[Progress],
-    ) -> StereoResult:
-        """Match images at their size; `originals`: the images before resizing."""
+    ) -> Maps:
+        """Match images at their size; `originals`: the images before resizing; a report for each pass."""
         twice = len(reports) == 2
-        with_confidence, with_visible = "confidence" in extras, "visible" in extras
         pixels = views[0][..., 0].size + (originals[0][..., 0].size if originals[0] is not views[0] else 0)
-        results = 4 * pixels * (1 + 2 * twice + 2 * with_confidence)
-
-        def run(left: Pixels, right: Pixels, report: Progress, *extras: str) -> dict[str, NDArray[Any]]:
-            match = partial(self.model.match, max_disparity=max_disparity, extras=extras)
-            found = self._budget.run(
-                match, left, right, results=results, originals=originals, progress=report
-            )
-            report(1)
-            return found
-
-        found = run(*views, reports[0], *["confidence"] * with_confidence, *["visible"] * with_visible)
-        disparity, confidence = found["disparity"], found.get("confidence")
-        right_disparity = visible = None
-        if twice:
-            right_disparity = found.get("right_disparity")
-            if right_disparity is None:
-                mirrored = views[1][:, ::-1], views[0][:, ::-1]
-                mirror = run(*mirrored, reports[1])["disparity"]
-                right_disparity = np.ascontiguousarray(mirror[:, ::-1])
-            if with_visible:
-                visible = find_visible(disparity, right_disparity, found.get("visible"))
-            if with_confidence and confidence is None:
-                confidence = measure_agreement(disparity, right_disparity)
-        returned = right_disparity if "right_disparity" in extras else None
-        return StereoResult(disparity, returned, visible, confidence)
+        results = 4 * pixels * (1 + 2 * twice + 2 * ("confidence" in extras))
+        run = partial(self._budget.run, results=results, originals=originals)
+        match = partial(self.model.match, max_disparity=max_disparity)
+        asked = tuple(name for name in ("confidence", "visible") if name in extras)
+        maps = run(partial(match, extras=asked), *views, progress=reports[0])
+        if twice and "right_disparity" not in maps:
+            mirrored = views[1][:, ::-1], views[0][:, ::-1]
+            mirror = run(partial(match, extras=()), *mirrored, progress=reports[1])["disparity"]
+            maps["right_disparity"] = np.ascontiguousarray(mirror[:, ::-1])
+        if "visible" in extras:
+            visible = find_visible(maps["disparity"], maps["right_disparity"])
+            maps["visible"] = visible & maps.get("visible", True)
+        if "confidence" in extras and "confidence" not in maps:
+            maps["confidence"] = measure_agreement(maps["disparity"], maps["right_disparity"])
+        return {name: values for name, values in maps.items() if name in extras or name == "disparity"}
 
 
 def _upsample(
-    result: StereoResult,
-    reduced: tuple[Pixels, Pixels],
-    views: tuple[Pixels, Pixels],
-    reports: Sequence[Progress],
-) -> StereoResult:
-    """Upsample the result of resized images to the size of `views`, in their px."""
+    maps: Maps, reduced: tuple[Pixels, Pixels], views: tuple[Pixels, Pixels], reports: Sequence[Progress]
+) -> Maps:
+    """Upsample the maps of resized images along the edges of `views`, to their size and px."""
     height, width = views[0].shape[:2]
-    pixels = np.float32(width / reduced[0].shape[1])
-    others = {"visible": result.visible, "confidence": result.confidence}
-    maps = {name: values.astype(np.float32) for name, values in others.items() if values is not None}
 
-    def upsample(view: int, *small: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        disparity, *rest = upsample_along_edges(
-            small[0], small[1:], reduced[view], views[view], done=lambda row: reports[view](row / height)
+    def upsample(view: int, names: Sequence[str]) -> Maps:
+        first, *others = (maps[name].astype(np.float32, copy=False) for name in names)
+        found = upsample_along_edges(
+            first, others, reduced[view], views[view], done=lambda row: reports[view](row / height)
         )
-        disparity *= pixels
-        return [disparity, *rest]
+        return dict(zip(names, found, strict=True))
 
-    disparity, *rest = upsample(0, result.disparity, *maps.values())
-    large: dict[str, Any] = dict(zip(maps, rest, strict=True))
-    if "visible" in large:
-        large["visible"] = large["visible"] >= 0.5
-    if result.right_disparity is not None:
-        (large["right_disparity"],) = upsample(1, result.right_disparity)
-    return replace(result, disparity=disparity, **large)
+    upsampled = upsample(0, [name for name in maps if name != "right_disparity"])
+    if "right_disparity" in maps:
+        upsampled |= upsample(1, ["right_disparity"])
+    for name in DISPARITIES & upsampled.keys():
+        upsampled[name] *= np.float32(width / reduced[0].shape[1])
+    if "visible" in upsampled:
+        upsampled["visible"] = upsampled["visible"] >= 0.5
+    return upsampled

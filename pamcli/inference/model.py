@@ -13,7 +13,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,12 +34,12 @@ from pamcli.registry.resolution import MatchSize
 from pamcli.registry.spec import ModelSpec
 
 Array = NDArray[Any]
+Maps = dict[str, Array]
+Names = tuple[str, ...]
 Program = Callable[..., tuple[Tensor, ...]]  # depends only on shapes and values of its inputs
 
 LOG = logging.getLogger("pamcli")
-
 MOST_GRAPHS = 8  # cached graphs at most, which share a memory pool; the least recently used is dropped
-
 WARM_UPS = 2  # runs on a separate stream before recording, in which libraries choose algorithms
 
 
@@ -56,14 +56,8 @@ class StereoModel(Protocol):
     runtime_note: str | None = None  # runtime and device of a foreign network, for messages
 
     def match(
-        self,
-        left: Pixels,
-        right: Pixels,
-        progress: Progress | None = None,
-        *,
-        max_disparity: int | None = None,
-        extras: tuple[str, ...] = (),
-    ) -> dict[str, Array]:
+        self, left: Pixels, right: Pixels, progress: Progress, *, max_disparity: int | None, extras: Names
+    ) -> Maps:
         """Match a pair (H, W, 3) of one size whose disparities are not negative.
 
         Args:
@@ -74,15 +68,13 @@ class StereoModel(Protocol):
             extras: Further maps to compute: "confidence" and "visible".
 
         Returns:
-            Maps (H, W) by name. "disparity", px: left pixel (y, x) matches right (y, x - disparity).
-            "right_disparity", px, if it is computed with the left one. If requested and available,
-            "confidence" in [0, 1], and "visible": True where a pixel receives attention from the right.
+            Maps (H, W) by the names of `StereoResult`: "disparity"; "right_disparity" if it is computed with
+            the left one; if requested and available, "confidence", and "visible": True where a pixel
+            receives attention from the right.
         """
         ...
 
-    def upscale(
-        self, left: Pixels, right: Pixels, progress: Progress | None = None, *, both: bool = True
-    ) -> dict[str, Pixels]:
+    def upscale(self, left: Pixels, right: Pixels, progress: Progress, *, both: bool) -> Maps:
         """Upscale the left image (H, W, 3), or both, to (scale H, scale W, 3) of the same type, by name."""
         ...
 
@@ -124,14 +116,8 @@ class TorchModel(StereoModel):
         self._std = torch.tensor(std, device=compute.device).view(3, 1, 1)
 
     def match(
-        self,
-        left: Pixels,
-        right: Pixels,
-        progress: Progress | None = None,
-        *,
-        max_disparity: int | None = None,
-        extras: tuple[str, ...] = (),
-    ) -> dict[str, Array]:
+        self, left: Pixels, right: Pixels, progress: Progress, *, max_disparity: int | None, extras: Names
+    ) -> Maps:
         width = left.shape[1]
         above, beside = padding(left.shape[0], width, self.multiple)
 
@@ -145,9 +131,7 @@ class TorchModel(StereoModel):
         found = self.runtime(program, (max_disparity, extras), to_plain(left), to_plain(right))
         return dict(zip(("disparity", *extras), found, strict=True))
 
-    def upscale(
-        self, left: Pixels, right: Pixels, progress: Progress | None = None, *, both: bool = True
-    ) -> dict[str, Pixels]:
+    def upscale(self, left: Pixels, right: Pixels, progress: Progress, *, both: bool) -> Maps:
         kinds = left.dtype, right.dtype
 
         def program(left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
@@ -168,33 +152,22 @@ class TorchModel(StereoModel):
         self.runtime.forget()
 
     @contextmanager
-    def _report_blocks(self, progress: Progress | None) -> Iterator[None]:
+    def _report_blocks(self, progress: Progress) -> Iterator[None]:
         """Report progress after each of the network's blocks, if it has a list of them."""
-        blocks = list(getattr(self.network, "blocks", ()))
-        if progress is None or not blocks or self.compute.device.type == "cuda":
-            yield
-            return
+        blocks = [] if self.compute.device.type == "cuda" else [*getattr(self.network, "blocks", ())]
         count = itertools.count(1)
-        handles = [
-            block.register_forward_hook(lambda *_: progress(next(count) / len(blocks))) for block in blocks
-        ]
-        try:
+        with ExitStack() as stack:
+            for block in blocks:
+                hook = block.register_forward_hook(lambda *_: progress(next(count) / len(blocks)))
+                stack.callback(hook.remove)
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
 
 def crop_outputs(
-    extras: tuple[str, ...],
-    above: int,
-    width: int,
-    disparity: Tensor,
-    attention_mass: Tensor,
-    confidence: Tensor | None,
+    extras: Names, above: int, width: int, disparity: Tensor, mass: Tensor, confidence: Tensor | None
 ) -> tuple[Tensor, ...]:
     """Return the disparity map and the `extras`, without `above` rows and columns beyond `width`."""
-    # disparity (1, 1, H, W), px; attention_mass and confidence (1, H/4, W/4).
+    # disparity (1, 1, H, W), px; attention mass and confidence (1, H/4, W/4).
     inside = (..., slice(above, None), slice(width))
     outputs = [disparity[0, 0][inside]]
     for name in extras:
@@ -202,7 +175,7 @@ def crop_outputs(
             assert confidence is not None
             outputs.append(upsample(confidence[None], 4)[0, 0][inside])
         else:
-            valid = valid_mask(attention_mass)[0]
+            valid = valid_mask(mass)[0]
             outputs.append(valid.repeat_interleave(4, 0).repeat_interleave(4, 1)[inside])
     return tuple(outputs)
 

@@ -19,8 +19,8 @@ from pamcli.files.paths import check_regular
 from pamcli.inference import Progress
 from pamcli.inference.device import HINT, Compute, format_bytes, get_free_memory
 from pamcli.inference.images import Pixels, padding, to_network, to_pixels, to_plain
-from pamcli.inference.model import Array, StereoModel, crop_outputs, predict_memory
-from pamcli.inference.providers import ON_CPU, convert_runtime_errors, import_library, open_session
+from pamcli.inference.model import Maps, Names, StereoModel, crop_outputs, predict_memory
+from pamcli.inference.runners import ON_CPU, convert_runtime_errors, import_library, open_session
 from pamcli.networks.fused import convert, fold_batch_norms
 from pamcli.networks.pasmnet import SIZE_MULTIPLE
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
@@ -109,22 +109,14 @@ class OnnxModel(StereoModel):
         return EXPORTED_MEMORY * predict_memory(self.spec, height + above, width + beside)
 
     def match(
-        self,
-        left: Pixels,
-        right: Pixels,
-        progress: Progress | None = None,
-        *,
-        max_disparity: int | None = None,
-        extras: tuple[str, ...] = (),
-    ) -> dict[str, Array]:
+        self, left: Pixels, right: Pixels, progress: Progress, *, max_disparity: int | None, extras: Names
+    ) -> Maps:
         above, outputs = self._run(left, right)
         cropped = crop_outputs(extras, above, left.shape[1], *outputs)
         maps = [each.contiguous().numpy() for each in cropped]
         return dict(zip(("disparity", *extras), maps, strict=True))
 
-    def upscale(
-        self, left: Pixels, right: Pixels, progress: Progress | None = None, *, both: bool = True
-    ) -> dict[str, Pixels]:
+    def upscale(self, left: Pixels, right: Pixels, progress: Progress, *, both: bool) -> Maps:
         scale = self.spec.scale or 1
         above, outputs = self._run(left, right)
         inside = (..., slice(scale * above, None), slice(scale * left.shape[1]))

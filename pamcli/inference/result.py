@@ -1,21 +1,23 @@
-"""The result of matching a pair."""
+"""The result of matching a pair, and what both of its disparity maps tell about each other."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from pamcli.errors import UsageError
 from pamcli.imaging.camera_faults import MatchingFault
+from pamcli.networks.parallax import find_consistent
 
 CONFIDENT, DOUBTFUL = 0.9, 0.25
 """Images are probably not a stereo pair if a share below DOUBTFUL of the pixels is CONFIDENT: for 37 real
 pairs it was at least 34 %; for images of different scenes below DOUBTFUL in 36 of 37 cases, at most 31 %
 (scripts/measure_confidence.py)."""
 
-_Change = Callable[[NDArray[Any]], NDArray[Any]]
+ROWS_AT_ONCE = 64  # rows per step of the visibility computation
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,11 @@ class StereoResult:
         """True if so few pixels are confident that the images are probably not a stereo pair."""
         return self.confident_share < DOUBTFUL
 
-    def map_arrays(self, left: _Change, right: _Change, *, disparity: _Change) -> "StereoResult":
-        """Apply a function to the arrays of each image, and a further one to disparities."""
-        return StereoResult(
-            disparity(left(self.disparity)),
-            None if self.right_disparity is None else disparity(right(self.right_disparity)),
-            None if self.visible is None else left(self.visible),
-            None if self.confidence is None else left(self.confidence),
-            self.matched_size,
-            self.fault,
-        )
+    def map_arrays(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> "StereoResult":
+        """Apply a function to all arrays."""
+        arrays: Any = {each.name: getattr(self, each.name) for each in fields(self)}
+        changed: Any = {name: change(each) for name, each in arrays.items() if isinstance(each, np.ndarray)}
+        return replace(self, **changed)
 
     def require(self, name: str) -> NDArray[Any]:
         """Return an output by its name. Raises UsageError if it was not computed."""
@@ -74,3 +71,23 @@ class StereoResult:
         if min_confidence is not None:
             known &= self.require("confidence") >= min_confidence
         return np.where(known, self.disparity, np.float32(np.nan))
+
+
+def measure_agreement(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return 2^(-d^2) for a difference of both disparity maps (H, W) of d px; 0 outside the right image."""
+    width = left.shape[1]
+    there = np.nan_to_num(np.arange(width, dtype=np.float32) - left, nan=-1)  # foreign networks return NaN
+    inside = (there >= 0) & (there <= width - 1)
+    place = np.clip(np.rint(there), 0, width - 1).astype(np.intp)
+    apart = left - np.take_along_axis(right, place, axis=1)
+    inside &= np.isfinite(apart)
+    return np.where(inside, np.exp2(-np.square(np.minimum(np.abs(apart), 10))), 0).astype(np.float32)
+
+
+def find_visible(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Return where the disparities (H, W) of both images agree."""
+    visible = np.empty(left.shape, bool)
+    for first in range(0, len(left), ROWS_AT_ONCE):
+        rows = slice(first, first + ROWS_AT_ONCE)
+        visible[rows] = find_consistent(torch.from_numpy(left[rows]), torch.from_numpy(right[rows])).numpy()
+    return visible

@@ -1,9 +1,13 @@
-"""Run foreign networks: named arrays in, named arrays out."""
+"""Run networks of other programs: named arrays in, named arrays out, in ONNX Runtime or PyTorch."""
 
+import hashlib
 import importlib
+import io
 import math
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,22 +16,119 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pamcli.errors import ModelError, UsageError
-from pamcli.inference.device import Compute, first_line, is_memory_error
-from pamcli.inference.model import Runtime
-from pamcli.inference.providers import ON_CPU, PROVIDERS, convert_runtime_errors, open_session
+from pamcli.errors import DeviceError, ModelError, UsageError, suggest_extra
+from pamcli.inference.device import HINT, Compute, first_line, is_memory_error
+from pamcli.inference.model import Maps, Runtime
+from pamcli.registry.downloads import find_cache
 from pamcli.registry.families import Interface, Port
+from pamcli.registry.spec import convert_read_errors
 
+PROVIDERS = {  # ONNX Runtime's provider names, by device
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+    "coreml": "CoreMLExecutionProvider",
+}
+ON_CPU = "CPUExecutionProvider"
+INSTALL = {
+    "cuda": "pip install onnxruntime-gpu",
+    "tensorrt": "pip install onnxruntime-gpu",
+    "openvino": "pip install onnxruntime-openvino",
+    "coreml": "use macOS",
+}
 TYPES: dict[str, type[np.generic]] = {  # input types that can hold images
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
     "tensor(double)": np.float64,
     "tensor(uint8)": np.uint8,
 }
-
 LARGEST_INPUT = 1 << 28  # maximum number of input values
+GUIDE = "pam guide own-network"
 
-Arrays = dict[str, NDArray[Any]]
+
+def import_library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise UsageError(f"{name} is not installed", suggest_extra("onnx")) from None
+
+
+def choose_providers(
+    available: list[str], device: str, engines: Path | None = None
+) -> tuple[list[tuple[str, dict[str, str]]], str]:
+    """Return ONNX Runtime's providers, best first, and the device; `engines`: folder of built engines."""
+    kind, _, number = device.partition(":")
+    if device == "auto":
+        kind = device = "cuda" if PROVIDERS["cuda"] in available else "cpu"
+    if kind == "cpu":
+        return [(ON_CPU, {})], kind
+    if PROVIDERS.get(kind) not in available:
+        install = f", or {INSTALL[kind]}" if kind in INSTALL else ""
+        raise DeviceError(f"the installed ONNX Runtime does not support {kind}", f"use `device` cpu{install}")
+    place = {"device_id": number or "0"}
+    options: dict[str, dict[str, str]] = {"cuda": place, "tensorrt": {**place}, "openvino": {}, "coreml": {}}
+    if engines is not None:
+        for cache in ("engine", "timing"):
+            options["tensorrt"][f"trt_{cache}_cache_enable"] = "True"
+            options["tensorrt"][f"trt_{cache}_cache_path"] = str(engines)
+        options["openvino"]["cache_dir"] = str(engines)
+        options["coreml"] = {"ModelFormat": "MLProgram", "ModelCacheDirectory": str(engines)}
+    names = [kind, "cuda"] if kind == "tensorrt" and PROVIDERS["cuda"] in available else [kind]
+    return [*((PROVIDERS[name], options[name]) for name in names), (ON_CPU, {})], device
+
+
+def open_session(model: Path | bytes, device: str, *, name: str | None = None) -> tuple[Any, str]:
+    """Open an ONNX Runtime session of a file or its bytes (`name` in messages); return it with its device."""
+    runtime = import_library("onnxruntime")
+    name, engines = name or str(model), None
+    with convert_read_errors(Path(name), "create one: pam weights export"):
+        if device.partition(":")[0] in ("tensorrt", "openvino", "coreml"):  # they build an engine once
+            engines = _find_engines(model)
+        elif isinstance(model, Path):
+            model.open("rb").close()
+    providers, where = choose_providers(runtime.get_available_providers(), device, engines)
+    if engines is not None:
+        with suppress(OSError):  # without the folder, engines are rebuilt each time
+            engines.mkdir(parents=True, exist_ok=True)
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 4
+    try:
+        with redirect_stdout(io.StringIO()):  # retries print to stdout
+            given = model if isinstance(model, bytes) else str(model)
+            session = runtime.InferenceSession(given, options, providers=providers)
+    except Exception as error:  # ONNX Runtime has its own classes
+        if is_memory_error(error):
+            raise DeviceError(f"not enough memory for {name}", HINT) from error
+        if re.search(r"external data|no such file|file_size", str(error), re.IGNORECASE):
+            hint = f"copy that file, too, usually {name}.data"
+            raise ModelError(f"the external weights of {name} are missing", hint) from error
+        raise ModelError(f"{name} is not an ONNX file, or is damaged", "export it again") from error
+    if session.get_providers()[0] != providers[0][0]:
+        raise DeviceError(f"ONNX Runtime cannot use {where} on this machine", "use `device` cpu")
+    session.disable_fallback()  # a fallback would change the device and print to stdout
+    return session, where
+
+
+def _find_engines(model: Path | bytes) -> Path:
+    """Return the cache folder for the engines of a network, named by its content."""
+    key = model if isinstance(model, bytes) else model.read_bytes()
+    if isinstance(model, Path):
+        with suppress(OSError):  # external weights, if any, by size and modification time
+            weights = model.with_name(f"{model.name}.data").stat()
+            key += f"{weights.st_size} {weights.st_mtime_ns}".encode()
+    return find_cache() / "engines" / hashlib.sha256(key).hexdigest()[:16]
+
+
+@contextmanager
+def convert_runtime_errors(what: str, hint: str) -> Iterator[None]:
+    """Convert ONNX Runtime's errors: MemoryError if out of memory, else ModelError."""
+    try:
+        yield
+    except Exception as error:  # ONNX Runtime has its own classes
+        if is_memory_error(error):
+            raise MemoryError from error
+        raise ModelError(f"ONNX Runtime cannot run {what}: {first_line(error)}", hint) from error
 
 
 @dataclass(frozen=True)
@@ -46,7 +147,7 @@ class Session:
         session, where = open_session(path, device)
         try:
             inputs, outputs = (
-                tuple(Port(each.name, _shape(each.shape), each.type) for each in ports)
+                tuple(Port(each.name, _find_shape(each.shape), each.type) for each in ports)
                 for ports in (session.get_inputs(), session.get_outputs())
             )
         except UnicodeDecodeError:
@@ -60,12 +161,10 @@ class Session:
                 raise ModelError(f"{path}: input {port} is larger than any supported image")
             if port.type not in TYPES:
                 raise ModelError(f"{path}: input {port.name} has type {port.type}", f"use {', '.join(TYPES)}")
-        half = any(port.type == "tensor(float16)" for port in inputs)
-        compute = Compute(torch.device("cpu"), "fp16" if half else "fp32", f"onnxruntime {where}")
-        if precision not in ("auto", compute.precision):
-            raise UsageError(
-                f"{path} has the precision {compute.precision}, not {precision}", "use `precision` auto"
-            )
+        stored = "fp16" if any(port.type == "tensor(float16)" for port in inputs) else "fp32"
+        if precision not in ("auto", stored):
+            raise UsageError(f"{path} has the precision {stored}, not {precision}", "use `precision` auto")
+        compute = Compute(torch.device("cpu"), stored, f"onnxruntime {where}")
         return cls(str(path), compute, Interface(inputs, outputs), session)
 
     @property
@@ -87,18 +186,17 @@ class Session:
         outputs = tuple(replace(port, shape=found[port.name].shape) for port in self.interface.outputs)
         return replace(self.interface, outputs=outputs), _find_scale(inputs, found)
 
-    def run(self, inputs: Mapping[str, NDArray[np.float32]]) -> Arrays:
+    def run(self, inputs: Mapping[str, NDArray[np.float32]]) -> Maps:
         """Run the network; raise ModelError or MemoryError."""
-        types = {port.name: TYPES[port.type] for port in self.interface.inputs}
-        ready = {
-            name: (values.round().clip(0, 255) if types[name] is np.uint8 else values).astype(types[name])
-            for name, values in inputs.items()
-        }
+        ready = {}
+        for port in self.interface.inputs:
+            values, kind = inputs[port.name], TYPES[port.type]
+            ready[port.name] = (values.round().clip(0, 255) if kind is np.uint8 else values).astype(kind)
         shapes = ", ".join(f"{name} {'x'.join(map(str, values.shape))}" for name, values in ready.items())
-        with convert_runtime_errors(f"{self.name} on {shapes}", "pam guide own-network"):
+        with convert_runtime_errors(f"{self.name} on {shapes}", GUIDE):
             found = self.session.run(None, ready)
         if not all(isinstance(each, np.ndarray) for each in found):
-            raise ModelError(f"{self.name} must output arrays only", "pam guide own-network")
+            raise ModelError(f"{self.name} must output arrays only", GUIDE)
         return dict(zip((port.name for port in self.interface.outputs), found, strict=True))
 
 
@@ -160,7 +258,7 @@ class Module:
         assert failure is not None
         raise failure
 
-    def run(self, inputs: Mapping[str, NDArray[np.float32]]) -> Arrays:
+    def run(self, inputs: Mapping[str, NDArray[np.float32]]) -> Maps:
         """Run the network; unnamed outputs are called 0, 1, ...; raise ModelError or MemoryError."""
 
         def program(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -200,11 +298,11 @@ def open_runner(
     return Session.load(Path(network), device, precision)
 
 
-def _find_scale(inputs: Arrays, outputs: Arrays) -> int:
+def _find_scale(inputs: Maps, outputs: Maps) -> int:
     """Return the factor between the widths of the first input and the first output."""
     given, made = next(iter(inputs.values())), next(iter(outputs.values()))
     return made.shape[-1] // given.shape[-1] if made.ndim else 0
 
 
-def _shape(sides: list[Any]) -> tuple[int | None, ...]:
+def _find_shape(sides: list[Any]) -> tuple[int | None, ...]:
     return tuple(side if isinstance(side, int) and side > 0 else None for side in sides or [])

@@ -1,8 +1,8 @@
 """Load the shipped sample pair with ground truth, on which descriptions of networks are tried."""
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,7 @@ from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
 
 
-@dataclass(frozen=True)
-class SamplePair:
+class SamplePair(NamedTuple):
     """Two images (500, 741, 3) uint8, and the left disparity, px, inf where unknown."""
 
     left: NDArray[np.uint8]
@@ -30,9 +29,9 @@ def sample_pair() -> SamplePair:
     if not folder.is_dir():
         folder = package.parent / "scripts" / "sample"
     try:
-        left, right = (read_image(folder / f"{side}.png").pixels for side in ("left", "right"))
-        return SamplePair(
-            left.astype(np.uint8), right.astype(np.uint8), read_disparity(folder / "disparity.pfm")
+        left, right = (
+            read_image(folder / f"{side}.png").pixels.astype(np.uint8) for side in ("left", "right")
         )
+        return SamplePair(left, right, read_disparity(folder / "disparity.pfm"))
     except InputError as error:
         raise InputError(f"the sample pair of pam is missing or damaged: {error}", "reinstall pam") from error

@@ -5,35 +5,25 @@ Foreign networks with a fixed input size get tiles of that size.
 """
 
 import logging
+import math
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from pamcli.errors import DeviceError, InputError
-from pamcli.inference import PAIRS_AT_ONCE, Progress
-from pamcli.inference.device import (
-    HINT,
-    catch_memory_errors,
-    format_bytes,
-    get_free_memory,
-    get_used_memory,
-    is_memory_error,
-    keep_freed_memory,
-    release_freed_memory,
-)
+from pamcli.inference import PAIRS_AT_ONCE, Progress, device
 from pamcli.inference.images import Pixels
-from pamcli.inference.model import StereoModel
+from pamcli.inference.model import Maps, StereoModel
 
 LOG = logging.getLogger("pamcli")
 
-Array = NDArray[Any]
 RAMP = 0.25  # share of an overlap in which the weight passes from one part to the next
 FREE_MEMORY_SHARE = 0.7  # share of the free memory to use by default
 FEWEST = 64  # rows of a band without its halo at least; fewer would double the work
@@ -74,23 +64,25 @@ def blend_weights(pieces: Sequence[tuple[int, int]], middle: float = 0.5) -> lis
 
 def make_tiles(
     height: int, width: int, size: tuple[int, int], overlap: tuple[int, int], middle: float
-) -> Iterator[Tile]:
-    """Yield tiles of at most `size` (height, width) that cover an image; `middle`: for columns."""
+) -> list[Tile]:
+    """Return tiles of at most `size` (height, width) that cover an image; `middle`: for columns."""
     rows, columns = split_side(height, size[0], overlap[0]), split_side(width, size[1], overlap[1])
-    for down, weight in zip(rows, blend_weights(rows), strict=True):
-        for across, beside in zip(columns, blend_weights(columns, middle), strict=True):
-            yield Tile(slice(*down), slice(*across), weight[:, None] * beside)
+    return [
+        Tile(slice(*down), slice(*across), weight[:, None] * beside)
+        for down, weight in zip(rows, blend_weights(rows), strict=True)
+        for across, beside in zip(columns, blend_weights(columns, middle), strict=True)
+    ]
 
 
 def make_bands(height: int, width: int, rows: int, halo: int, multiple: int = 1) -> list[Tile]:
     """Cut an image into bands of at most `rows` rows, with `halo` rows of weight 0 at each inner edge."""
-    # Networks pad at the top to a multiple, so bands lie on the grid of the padded image.
-    if rows >= height:
-        return [Tile(slice(0, height), slice(0, width), np.ones((height, width), np.float32))]
-    above = -height % multiple
-    units = (height + above) // multiple
-    pieces = split_side(units, max(rows // multiple, 1), min(-(-2 * halo // multiple), rows // multiple - 1))
-    lines = [(max(first * multiple - above, 0), last * multiple - above) for first, last in pieces]
+    lines = [(0, height)]
+    if rows < height:
+        # Networks pad at the top to a multiple, so bands lie on the grid of the padded image.
+        above, units = -height % multiple, -(-height // multiple)
+        overlap = min(-(-2 * halo // multiple), rows // multiple - 1)
+        pieces = split_side(units, max(rows // multiple, 1), overlap)
+        lines = [(max(first * multiple - above, 0), last * multiple - above) for first, last in pieces]
     return [
         Tile(slice(*line), slice(0, width), np.broadcast_to(weight[:, None], (len(weight), width)))
         for line, weight in zip(lines, blend_weights(lines), strict=True)
@@ -107,24 +99,19 @@ def split_progress(progress: Progress | None, work: Sequence[float]) -> list[Pro
     return reports
 
 
-def compute_parts(
-    parts: Sequence[Tile],
-    compute: Callable[[slice, slice, Progress], dict[str, Any]],
-    *,
-    scale: int = 1,
-    progress: Progress | None = None,
-) -> dict[str, Array]:
-    """Compute every part, at `scale` times its size, and join the results by name."""
-    # Floating-point results are blended; others come from the part of largest weight.
-    reports = split_progress(progress, [1.0] * len(parts))
+def join_parts(parts: Sequence[Tile], results: Iterator[Maps], scale: int = 1) -> Maps:
+    """Join the results of all parts, at `scale` times their size, by name.
+
+    Floating-point results are blended; others come from the part of largest weight.
+    """
     if len(parts) == 1:
-        return compute(parts[0].rows, parts[0].columns, reports[0])
+        return next(results)
     height, width = parts[-1].rows.stop, parts[-1].columns.stop
-    joined: dict[str, Array] = {}
-    for part, report in zip(parts, reports, strict=True):
+    joined: Maps = {}
+    for part, result in zip(parts, results, strict=True):
         place = tuple(slice(scale * side.start, scale * side.stop) for side in (part.rows, part.columns))
         weights = part.weights.repeat(scale, 0).repeat(scale, 1) if scale > 1 else part.weights
-        for name, values in compute(part.rows, part.columns, report).items():
+        for name, values in result.items():
             if name not in joined:
                 joined[name] = np.zeros((scale * height, scale * width, *values.shape[2:]), values.dtype)
             shares = weights.reshape(*weights.shape, *(1,) * (values.ndim - 2))
@@ -132,7 +119,6 @@ def compute_parts(
                 joined[name][place] += shares.astype(values.dtype) * values
             else:
                 np.copyto(joined[name][place], values, where=shares >= 0.5)
-        report(1)
     return joined
 
 
@@ -144,24 +130,25 @@ class MemoryBudget:
         self.model, self.max_memory = model, max_memory
         self._device = model.compute.device
         self._turn = nullcontext() if self._device.type == "cpu" else GPU_TURNS[self._device]
-        keep_freed_memory()
-        self._used = get_used_memory(self._device)
+        device.keep_freed_memory()
+        self._used = device.get_used_memory(self._device)
 
     def run(
         self,
-        compute: Callable[[Pixels, Pixels, Progress], dict[str, Array]],
+        compute: Callable[[Pixels, Pixels, Progress], Maps],
         left: Pixels,
         right: Pixels,
         *,
         scale: int = 1,
         results: int = 0,
         originals: tuple[Pixels, Pixels] | None = None,
-        progress: Progress | None = None,
-    ) -> dict[str, Array]:
-        """Compute results of a pair by name, whole or in bands that are joined, at `scale` times its size."""
-        # `results`: bytes of all that is in memory meanwhile. `originals`: the images before resizing.
-        originals = originals or (left, right)
-        height, width = left.shape[:2]
+        progress: Progress,
+    ) -> Maps:
+        """Compute results of a pair by name, whole or in bands that are joined, at `scale` times its size.
+
+        `results`: bytes of all that is in memory meanwhile. `originals`: the images before resizing.
+        """
+        originals, (height, width) = originals or (left, right), left.shape[:2]
         size, (given_height, given_width) = self.model.size, originals[0].shape[:2]
         if size is not None and (height > size[0] or width > size[1]):
             is_resized = (height, width) != (given_height, given_width)
@@ -170,24 +157,27 @@ class MemoryBudget:
                 f"larger than {size[1]}x{size[0]}, the size that the network was exported for",
                 "export it for their size, or for any size: pam weights export",
             )
+        is_large = given_height * given_width > LARGE and self._device.type == "cpu"
 
-        def compute_rows(lines: slice, _: slice, report: Progress) -> dict[str, Array]:
-            found = compute(left[lines], right[lines], report)
-            if originals[0][..., 0].size > LARGE and self._device.type == "cpu":
-                release_freed_memory()  # fragments between live blocks would add up
-            return found
+        def compute_bands(bands: Sequence[Tile]) -> Iterator[Maps]:
+            for band, report in zip(bands, split_progress(progress, [1.0] * len(bands)), strict=True):
+                found = compute(left[band.rows], right[band.rows], report)
+                if is_large:
+                    device.release_freed_memory()  # fragments between live blocks would add up
+                report(1)
+                yield found
 
         is_reduced = False
         with self._turn:
             rows = self._count_rows(left, right, results, originals)
             while True:
-                parts = make_bands(height, width, rows, self.model.halo, self.model.multiple)
+                bands = make_bands(height, width, rows, self.model.halo, self.model.multiple)
                 try:
-                    found = compute_parts(parts, compute_rows, scale=scale, progress=progress)
+                    found = join_parts(bands, compute_bands(bands), scale)
                 except (MemoryError, RuntimeError) as error:
                     fewer = max(self._count_fewest_rows(height), min(rows, height) // 2)
-                    if not is_memory_error(error) or fewer >= min(rows, height):
-                        with catch_memory_errors(f"not enough memory for a pair of {width}x{height}"):
+                    if not device.is_memory_error(error) or fewer >= min(rows, height):
+                        with device.catch_memory_errors(f"not enough memory for a pair of {width}x{height}"):
                             raise
                 else:
                     if is_reduced:
@@ -198,39 +188,34 @@ class MemoryBudget:
                 self.model.release_memory()
 
     def _count_fewest_rows(self, height: int) -> int:
-        multiple = self.model.multiple
-        least = 2 * self.model.halo + FEWEST
+        multiple, least = self.model.multiple, 2 * self.model.halo + FEWEST
         return min(-(-least // multiple), -(-height // multiple)) * multiple
 
     def _count_rows(self, left: Pixels, right: Pixels, results: int, originals: tuple[Pixels, Pixels]) -> int:
         """Return how many rows to compute at a time; raise DeviceError if the fewest do not fit."""
-        height, width = int(left.shape[0]), int(left.shape[1])
-        free = get_free_memory(self._device)
-        held = results + (0 if originals[0] is left else left.nbytes + right.nbytes)
-        images = PAIRS_AT_ONCE * (originals[0].nbytes + originals[1].nbytes)
-        if self._device.type != "cpu":
-            held = images = 0
+        height, width, multiple = *map(int, left.shape[:2]), self.model.multiple
+        held = images = 0
+        if self._device.type == "cpu":
+            held = results + (0 if originals[0] is left else left.nbytes + right.nbytes)
+            images = PAIRS_AT_ONCE * (originals[0].nbytes + originals[1].nbytes)
         fewest = self._count_fewest_rows(height)
         least = held + int(FRAGMENTATION * self.model.memory(fewest, width))
         whole = int(FRAGMENTATION * self.model.memory(height, width))
-        size = f"a pair of {originals[0].shape[1]}x{originals[0].shape[0]}"
-        limits: list[int] = []
+        pair = f"a pair of {originals[0].shape[1]}x{originals[0].shape[0]}"
+        limit = math.inf
         if self.max_memory is not None:
-            allowed = self.max_memory - self._used - images
-            if least > allowed:
-                hint = f"set `max_memory` to at least {format_bytes(self._used + images + least)}"
+            limit = self.max_memory - self._used - images
+            if least > limit:
                 raise DeviceError(
-                    f"{size} does not fit into `max_memory` {format_bytes(self.max_memory)}", hint
+                    f"{pair} does not fit into `max_memory` {device.format_bytes(self.max_memory)}",
+                    f"set `max_memory` to at least {device.format_bytes(self._used + images + least)}",
                 )
-            limits.append(allowed)
-        if free is not None:
+        if (free := device.get_free_memory(self._device)) is not None:
             if least > free:
-                raise DeviceError(
-                    f"{size} needs {format_bytes(least)} of memory, only {format_bytes(free)} are free", HINT
-                )
-            limits.append(max(least, int(FREE_MEMORY_SHARE * free)))
-        if not limits or held + whole <= min(limits):
-            return height + self.model.multiple
-        multiple = self.model.multiple
-        rows = (min(limits) - held) * height // max(whole, 1)
+                needed, known = device.format_bytes(least), device.format_bytes(free)
+                raise DeviceError(f"{pair} needs {needed} of memory, only {known} are free", device.HINT)
+            limit = min(limit, max(least, int(FREE_MEMORY_SHARE * free)))
+        if held + whole <= limit:
+            return height + multiple
+        rows = int(limit - held) * height // max(whole, 1)
         return max(fewest, rows // multiple * multiple)

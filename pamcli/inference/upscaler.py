@@ -14,8 +14,8 @@ from pamcli.imaging.stereo_pair import ALL_LEVELS, restore_levels, stretch_level
 from pamcli.inference import Progress
 from pamcli.inference.device import catch_memory_errors
 from pamcli.inference.images import Pixels, check_pair
+from pamcli.inference.loading import load_model, name_portably
 from pamcli.inference.model import StereoModel
-from pamcli.inference.models import load_model, name_portably
 from pamcli.inference.tiles import MemoryBudget, split_progress
 from pamcli.registry.catalog import DEFAULT_UPSCALING
 from pamcli.settings.shared import Compute, Upscaling
@@ -127,48 +127,44 @@ class StereoUpscaler:
             InputError: The arrays are not such a pair.
             DeviceError: Not enough memory.
         """
-        upscaled_left, upscaled_right = self._upscale_levels(left, right, progress, both=True)
+        upscaled_left, upscaled_right = self._upscale(left, right, progress, both=True)
         return upscaled_left, upscaled_right
 
     def upscale_left(self, left: Pixels, right: Pixels, *, progress: Progress | None = None) -> Pixels:
         """Upscale only the left image, in two thirds of the time for PASSRnet; otherwise as `__call__`."""
-        return self._upscale_levels(left, right, progress, both=False)[0]
-
-    def _upscale_levels(
-        self, left: Pixels, right: Pixels, progress: Progress | None, *, both: bool
-    ) -> list[Pixels]:
-        """Upscale to the chosen scale, with the contrast at which the network is best."""
-        check_pair(left, right, SMALLEST_SIDE)
-        views = left, right
-        with catch_memory_errors(f"not enough memory for a pair of {left.shape[1]}x{left.shape[0]}"):
-            left, right, levels = stretch_levels(left, right)
-            upscaled = self._upscale(left, right, progress, both=both)
-        upscaled = [self._resize(*each) for each in zip(upscaled, views, strict=False)]
-        if levels == ALL_LEVELS:
-            return upscaled
-        return [restore_levels(*each, levels) for each in zip(upscaled, views, strict=False)]
-
-    def _resize(self, upscaled: Pixels, view: Pixels) -> Pixels:
-        height, width = self.upscaled_size(*view.shape[:2])
-        if upscaled.shape[:2] == (height, width):
-            return upscaled
-        smaller = imresize_to(upscaled, width, height)
-        return np.clip(smaller, 0, 1) if smaller.dtype.kind == "f" else smaller
+        return self._upscale(left, right, progress, both=False)[0]
 
     def _upscale(self, left: Pixels, right: Pixels, progress: Progress | None, *, both: bool) -> list[Pixels]:
+        """Upscale to the chosen scale, with the contrast at which the network is best."""
+        check_pair(left, right, SMALLEST_SIDE)
+        with catch_memory_errors(f"not enough memory for a pair of {left.shape[1]}x{left.shape[0]}"):
+            one, other, levels = stretch_levels(left, right)
+            upscaled = self._average_flips(one, other, progress, both=both)
+        size = self.upscaled_size(*left.shape[:2])
+        made = []
+        for image, view in zip(upscaled, (left, right), strict=False):
+            if image.shape[:2] != size:
+                image = imresize_to(image, size[1], size[0])
+                image = np.clip(image, 0, 1) if image.dtype.kind == "f" else image
+            made.append(image if levels == ALL_LEVELS else restore_levels(image, view, levels))
+        return made
+
+    def _average_flips(
+        self, left: Pixels, right: Pixels, progress: Progress | None, *, both: bool
+    ) -> list[Pixels]:
         """Upscale by the network's factor, averaged over all flips for an ensemble."""
-        reports = split_progress(progress, [1.0] * (len(FLIPS) if self.ensemble else 1))
-        if not self.ensemble:
-            return self._upscale_once(left, right, reports[0], both=both)
+        flips = FLIPS if self.ensemble else FLIPS[:1]
         sums: list[NDArray[Any]] = []
-        for (across, down), report in zip(FLIPS, reports, strict=True):
+        for (across, down), report in zip(flips, split_progress(progress, [1.0] * len(flips)), strict=True):
             flip = slice(None, None, -1 if down else 1), slice(None, None, -1 if across else 1)
             views = left[flip], right[flip]
             # Mirroring exchanges the images, which keeps disparities positive.
-            held = sum(total.nbytes for total in sums)
             ordered = views[::-1] if across else views
-            made = self._upscale_once(*ordered, report, both=both or across, held=held)
+            held = sum(total.nbytes for total in sums)
+            made = self._run(*ordered, report, both=both or across, held=held)
             made = (made[::-1] if across else made)[: 2 if both else 1]
+            if not self.ensemble:
+                return made
             if not sums:
                 sums = [view.astype(SUMS.get(view.dtype.newbyteorder("="), view.dtype)) for view in made]
                 continue
@@ -179,13 +175,11 @@ class StereoUpscaler:
             for total, view in zip(sums, (left, right), strict=False)
         ]
 
-    def _upscale_once(
-        self, left: Pixels, right: Pixels, report: Progress, *, both: bool, held: int = 0
-    ) -> list[Pixels]:
+    def _run(self, left: Pixels, right: Pixels, report: Progress, *, both: bool, held: int) -> list[Pixels]:
+        """Run the network; `held`: bytes of earlier results."""
         scale = self._network_scale
         factor = scale**2 + (self.scale**2 if self.scale < scale else 0)
         results = held + int(sum(factor * image.nbytes for image in ((left, right) if both else (left,))))
         compute = partial(self.model.upscale, both=both)
         found = self._budget.run(compute, left, right, scale=scale, results=results, progress=report)
-        report(1)
         return list(found.values())

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with the data set of small pairs mine/, and networks that are loaded once."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pamcli.inference.models.load_network", functools.cache(load_network))
+    monkeypatch.setattr("pamcli.registry.load.load_network", functools.cache(load_network))
     for side in ("left", "right"):
         Path("mine", side).mkdir(parents=True)
         view = Image.open(SAMPLE / f"{side}.png").convert("RGB")

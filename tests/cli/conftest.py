@@ -92,7 +92,7 @@ def networks(
 
     monkeypatch.setitem(EFFORTS, "normal", replace(EFFORTS["normal"], most=1.0))  # 4 times faster
     monkeypatch.setattr(device, "cpu_has_bf16", lambda: False)
-    monkeypatch.setattr("pamcli.inference.models.load_network", load_once)
+    monkeypatch.setattr("pamcli.registry.load.load_network", load_once)
     for kind in KINDS:
         monkeypatch.setattr(kind, "prepare", prepare_once)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -15,7 +15,7 @@ from pam_program import names, pam, refuse, refuse_all, unchanged
 from PIL import Image
 
 from pamcli.errors import suggest_extra
-from pamcli.inference import onnx_file, providers
+from pamcli.inference import onnx_file, runners
 from pamcli.registry.catalog import recorded_sha256
 from pamcli.registry.resolution import EFFORTS
 from pamcli.registry.spec import ModelSpec
@@ -277,7 +277,7 @@ def test_a_file_that_does_not_do_what_pytorch_does(
 )
 def test_the_device_chooses_the_provider(device: str, expected: list[str]) -> None:
     available = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
-    chosen, name = providers.choose_providers(available, device)
+    chosen, name = runners.choose_providers(available, device)
     assert [provider for provider, _ in chosen] == expected
     assert chosen[0][1].get("device_id", "0") == ("1" if device == "cuda:1" else "0")
     assert name == ("cuda" if device == "auto" else device)

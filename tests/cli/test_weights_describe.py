@@ -79,7 +79,7 @@ def test_files_are_named_as_they_lie_from_the_description(here: Path) -> None:
     for name in ("first", "second"):
         made.block_matcher(Path(f"nets/{name}.onnx"), SIZE, reach=4)
     settings = {"initial": "nets/first.onnx"}
-    asked = Candidate.load(
+    asked = Candidate(
         Path("nets/second.onnx"), None, settings, device="cpu", description=Path("nets/net.toml")
     )
     assert (asked.network, asked.initial_name) == ("second.onnx", "first.onnx")

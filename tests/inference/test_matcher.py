@@ -269,7 +269,7 @@ def test_loading_takes_the_stored_prior_unless_told_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spec = ModelSpec("pasmnet", max_disparity=192)
-    monkeypatch.setattr("pamcli.inference.models.load_network", lambda path: (PASMnet(), spec))
+    monkeypatch.setattr("pamcli.registry.load.load_network", lambda path: (PASMnet(), spec))
     assert StereoMatcher.load("pasmnet", device="cpu").max_disparity == 192
     assert StereoMatcher.load("pasmnet", device="cpu", max_disparity=None).max_disparity is None
     assert StereoMatcher.load("pasmnet", device="cpu", max_disparity=100).max_disparity == 112

@@ -11,9 +11,9 @@ import pytest
 from pamcli.errors import InputError, UsageError
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 from pamcli.imaging.images import read_image
-from pamcli.inference.agreement import find_visible, measure_agreement
 from pamcli.inference.images import shift_pair
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
+from pamcli.inference.result import find_visible, measure_agreement
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 ROWS, COLUMNS = slice(190, 254), slice(250, 506)
@@ -85,7 +85,7 @@ def test_what_a_network_leaves_unknown_is_neither_seen_nor_sure() -> None:
     left[0, 5] = right[1, 3] = np.nan
     sure = measure_agreement(left, right)
     assert (sure[0, 5], sure[1, 5], sure[0, 4]) == (0, 0, 1)
-    seen = find_visible(left, right, None)
+    seen = find_visible(left, right)
     assert (seen[0, 5], seen[1, 5], seen[0, 4]) == (False, False, True)
 
 
