@@ -13,8 +13,8 @@ from itertools import repeat
 from typing import Any, cast
 
 from pamcli.batch.jobs import Job
-from pamcli.batch.overlapping import run_overlapped
 from pamcli.batch.ray_cluster import run_on_ray
+from pamcli.batch.run import run_overlapped
 
 MOST = 20
 
@@ -59,9 +59,7 @@ def main() -> None:
     near, *_ = milliseconds_each(run_overlapped(repeat(Job(None), jobs), steps), jobs)
     taken = []
     for count in (jobs // 10, jobs):
-        far = milliseconds_each(
-            run_on_ray(repeat(Job(None), count), steps, address="local", cores=1, gpus=False), count
-        )
+        far = milliseconds_each(run_on_ray(repeat(Job(None), count), steps, "local", 1, gpus=False), count)
         taken.append(driver_memory())
     print(
         f"Ray adds {far[0] - near:.2f} ms to a pair ({MOST} are allowed): {far[0]:.2f} not {near:.2f}; "

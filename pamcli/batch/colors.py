@@ -54,7 +54,7 @@ def encode_colors(
     """Encode a colour map. warn: about disparities outside of the range."""
     image = RgbImage(colorize(disparity, *colors, grey=grey), grey=grey)
     data = encode_image(image, path.suffix, name=str(path))
-    return Encoded(data, _find_outliers([disparity], colors) if warn else ())
+    return Encoded(data, find_outliers([disparity], colors) if warn else ())
 
 
 def colorize_depth(depth: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -62,36 +62,36 @@ def colorize_depth(depth: np.ndarray, low: float, high: float) -> np.ndarray:
     return colorize(-depth, -high, -low)
 
 
-def render_depth(
-    frames: StoredFrames, given: tuple[float, float] | None, measure: Callable[[np.ndarray], np.ndarray]
-) -> Iterator[tuple[Fraction, np.ndarray]]:
-    """Yield the depth maps of a video as colours, (H, W, 3) uint8 RGB.
-
-    given: the range, m; None: that of the frames. measure: Converts a disparity map to depth.
-    """
-    maps = (measure(decode_levels(levels[..., 0])) for _, levels in frames)
-    colors = given or ColorRange(maps, "m").report("the video")
-    for seconds, levels in frames:
-        yield seconds, colorize_depth(measure(decode_levels(levels[..., 0])), *colors)
-
-
 def render_frames(
-    frames: StoredFrames, given: tuple[float, float] | None, *, grey: bool
+    frames: StoredFrames,
+    colors: tuple[float, float] | None,
+    paint: Callable[..., np.ndarray],
+    measure: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Iterator[tuple[Fraction, np.ndarray]]:
     """Yield the disparity maps of a video as colours, (H, W, 3) uint8 RGB.
 
-    given: the range, px; then disparities outside of it are reported. None: the range of the frames.
+    Args:
+        frames: Stored disparity maps.
+        colors: The range; disparities outside of it are reported. None: the range of the frames.
+        paint: Colours a map in a range.
+        measure: Converts disparity, px, to the depth to colour, m.
     """
-    maps = (decode_levels(levels[..., 0]) for _, levels in frames)
-    colors = given or ColorRange(maps).report("the video")
-    for seconds, levels in frames:
-        yield seconds, colorize(decode_levels(levels[..., 0]), *colors, grey=grey)
-    maps = (decode_levels(levels[..., 0]) for _, levels in frames)
-    for warning in _find_outliers(maps, colors) if given else ():
+
+    def read() -> Iterator[tuple[Fraction, np.ndarray]]:
+        for seconds, levels in frames:
+            disparity = decode_levels(levels[..., 0])
+            yield seconds, disparity if measure is None else measure(disparity)
+
+    maps = (values for _, values in read())
+    warnings = find_outliers(maps, colors) if colors is not None and measure is None else ()
+    colors = colors or ColorRange(maps, "px" if measure is None else "m").report("the video")
+    for seconds, values in read():
+        yield seconds, paint(values, *colors)
+    for warning in warnings:
         LOG.warning(warning)
 
 
-def _find_outliers(maps: Iterable[np.ndarray], colors: tuple[float, float]) -> list[str]:
+def find_outliers(maps: Iterable[np.ndarray], colors: tuple[float, float]) -> list[str]:
     """Return a warning about disparities outside of the range, with a range that holds them."""
     low, high = colors
     count = outside = 0

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pamcli.batch import LOG
+from pamcli.batch import LOG, kinds
 from pamcli.batch.camera_files import load_other_camera, load_rectified_calibration
 from pamcli.batch.frames import pair_frames
 from pamcli.batch.jobs import EMPTY_NAME, Job, are_videos
-from pamcli.batch.kinds import DEPTH, DEPTH_COLOR_MAP, DEPTH_ERROR, INVERTED_DEPTH, MESH, POINT_CLOUD, RERUN
 from pamcli.batch.metric import MetricEncoder, encode_frame
 from pamcli.batch.plan import Plan, plan_batch
 from pamcli.batch.processing import Computed, PairProcessor
@@ -32,12 +31,10 @@ from pamcli.imaging.videos import Video
 from pamcli.settings.batches import DepthSettings
 from pamcli.settings.options import takes
 
-OTHER_RESULTS = (
-    "_confidence",
-    "_visible",
-    "_color",
-    *(each.folder_tag for each in (DEPTH, DEPTH_ERROR, DEPTH_COLOR_MAP)),
-)
+if TYPE_CHECKING:
+    from pamcli.batch.video_results import StoredFrames
+
+OTHER_RESULTS = ("_confidence", "_visible", "_color", "_depth", "_depth_error", "_depth_color")
 """Endings of file names in a folder of results that are not disparity maps."""
 RIGHT_VIEW = "_right"
 _PHOTOS = {*IMAGE_SUFFIXES} - {*DISPARITY_INPUT_SUFFIXES}
@@ -56,9 +53,8 @@ def depth_files(settings: DepthSettings) -> Batch:
     Raises:
         UsageError, InputError: Before any work. If a file fails, its result has an `error`.
     """
-    main = INVERTED_DEPTH if settings.invert else DEPTH
-    results = {main: settings.depth, DEPTH_ERROR: settings.depth_error, POINT_CLOUD: settings.point_cloud}
-    results |= {DEPTH_COLOR_MAP: settings.depth_color_map, MESH: settings.mesh, RERUN: settings.rerun}
+    main = kinds.INVERTED_DEPTH if settings.invert else kinds.DEPTH
+    results = kinds.collect_places(settings, main, *kinds.OF_DISPARITY)
     image = None if settings.image is None else str(settings.image)
     has_points = (settings.point_cloud, settings.mesh, settings.rerun) != (None, None, None)
     tag = main.folder_tag or "_disparity"
@@ -159,8 +155,7 @@ class _Map:
     calibration: Calibration
     image: np.ndarray | None = None
     warnings: Sequence[str] = ()
-    is_default_png: bool = False
-    """True if the default scale of 16-bit PNG was used."""
+    remarks: Sequence[str] = ()
 
     @property
     def width(self) -> int:
@@ -171,7 +166,9 @@ class _Map:
         return int(self.disparity.shape[0])
 
 
-class _DepthProcessor(PairProcessor[DepthSettings, _Map]):
+class _DepthProcessor(PairProcessor):
+    settings: DepthSettings
+
     def __init__(self, settings: DepthSettings, plan: Plan) -> None:
         super().__init__(settings, plan)
         self.metric = MetricEncoder(settings, plan.videos)
@@ -184,64 +181,58 @@ class _DepthProcessor(PairProcessor[DepthSettings, _Map]):
                 raise InputError(message, "undistort its images, and state their K without D; or use `depth`")
 
     def read(self, job: Job) -> tuple[_Map, Sequence[str]]:
-        pair = self._read_map(job)
+        assert job.pair is not None
+        path, image_path, limit = job.pair.left, job.pair.right, self.settings.max_pixels
+        if job.pair.frames is not None:
+            disparity = self.reader.videos[path].disparity(job.pair.frames[0], max_pixels=limit)
+            pair, image_path = _Map(disparity, self.calibration), None
+        else:
+            pair = self._read_map(path)
         if job.places or self.settings.has_distances:
             self.metric.check(self.calibration, pair.width, pair.height)
-        assert job.pair is not None
         if self.others:
             fits = [each for each in self.others if each.left_size == (pair.width, pair.height)]
             other = (fits or self.others)[0]
             disparity, calibration = other.align(pair.disparity, self.calibration)
             pair = replace(pair, disparity=disparity, calibration=calibration)
-        if job.pair.right is None or job.pair.frames is not None:
-            return pair, ()
-        image = read_image(job.pair.right, max_pixels=self.settings.max_pixels).pixels
-        check_same_size(job.pair.right, image, job.pair.left, pair.disparity)
-        return replace(pair, image=image), ()
+        if image_path is not None:
+            image = read_image(image_path, max_pixels=limit).pixels
+            check_same_size(image_path, image, path, pair.disparity)
+            pair = replace(pair, image=image)
+        return pair, ()
 
-    def _read_map(self, job: Job) -> _Map:
-        assert job.pair is not None
-        path, settings, max_pixels = job.pair.left, self.settings, self.settings.max_pixels
-        if job.pair.frames is not None:
-            disparity = self.reader.videos[path].disparity(job.pair.frames[0], max_pixels=max_pixels)
-            return _Map(disparity, self.calibration)
+    def _read_map(self, path: Path) -> _Map:
+        """Return a disparity map, or the one of a depth map. Raises InputError."""
+        settings, limit = self.settings, self.settings.max_pixels
         if settings.invert:
-            return self._read_depth(path)
-        file = read_disparity_file(
-            path, scale=settings.scale, invalid=settings.invalid, max_pixels=max_pixels
-        )
+            depth = read_depth(path, scale=settings.scale, max_pixels=limit)
+            height, width = depth.shape
+            disparity = self.calibration.for_size(width, height).disparity(depth)
+            near = float(np.nanmax(disparity, initial=0))
+            wide = f"disparities reach {near:.0f} px in an image {width} px wide"
+            doubts = [f"{wide}; `scale` states the units per m"] if near > width else []
+            return _Map(disparity, self.calibration, None, doubts)
+        file = read_disparity_file(path, scale=settings.scale, invalid=settings.invalid, max_pixels=limit)
+        note = "PNG files are read with 256 units per px, as KITTI stores them; `scale` sets another unit"
         is_default_png = settings.scale is None and file.units == PNG_UNITS_PER_PIXEL
-        return _Map(file.disparity, self.calibration, None, file.warnings, is_default_png)
-
-    def _read_depth(self, path: Path) -> _Map:
-        """Return the disparity map of a depth map."""
-        depth = read_depth(path, scale=self.settings.scale, max_pixels=self.settings.max_pixels)
-        height, width = depth.shape
-        disparity = self.calibration.for_size(width, height).disparity(depth)
-        near = float(np.nanmax(disparity, initial=0))
-        warning = (
-            f"disparities reach {near:.0f} px in an image {width} px wide; `scale` states the units per m"
-        )
-        return _Map(disparity, self.calibration, None, [warning] if near > width else [])
+        return _Map(file.disparity, self.calibration, None, file.warnings, [note] if is_default_png else [])
 
     def apply(self, job: Job, pair: _Map) -> Computed:
-        note = "PNG files are read with 256 units per px, as KITTI stores them; `scale` sets another unit"
         encoders = {
             **self.metric.list_encoders(pair.disparity, pair.image, pair.calibration),
-            INVERTED_DEPTH.name: lambda path: encode_disparity(pair.disparity, path.suffix),
-            RERUN.name: lambda path: encode_frame(pair.image, None, pair.disparity, pair.calibration),
+            kinds.INVERTED_DEPTH.name: lambda path: encode_disparity(pair.disparity, path.suffix),
+            kinds.RERUN.name: lambda path: encode_frame(pair.image, None, pair.disparity, pair.calibration),
         }
         distances, doubts = self.metric.measure(job, pair.disparity, pair.calibration)
-        remarks = [note] if pair.is_default_png else []
-        return Computed(encoders, distances, [*pair.warnings, *doubts], remarks)
+        return Computed(encoders, distances, [*pair.warnings, *doubts], pair.remarks)
 
-    def write_video(self, kind: str, video: Path, frames: Any) -> None:
-        if kind == RERUN.name:
+    def write_video(self, video: Path, frames: StoredFrames) -> None:
+        if frames.kind == kinds.RERUN.name:
             from pamcli.batch.video_results import write_rerun
 
             write_rerun(video, frames, self.metric.max_depth, self.settings.stride)
-        elif kind == DEPTH_COLOR_MAP.name:
-            pair, _ = self.read(Job(next(iter(frames.pairing.pairs))))
+        elif frames.kind == kinds.DEPTH_COLOR_MAP.name:
+            pair, _ = self.read(Job(next(iter(frames.pairs))))
             self.metric.write_color_video(video, frames, pair.calibration)
         else:
-            super().write_video(kind, video, frames)
+            super().write_video(video, frames)

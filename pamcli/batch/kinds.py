@@ -1,5 +1,7 @@
 """The kinds of results of all commands."""
 
+from typing import Any
+
 from pamcli.files.outputs import OutputKind
 from pamcli.files.suffixes import (
     CONFIDENCE_SUFFIXES,
@@ -26,8 +28,16 @@ LEFT = OutputKind("left", "`output`", IMAGE_OUTPUT_SUFFIXES, "_left")
 RIGHT = OutputKind("right", "`output_right`", IMAGE_OUTPUT_SUFFIXES, "_right", joins_main_folder=True)
 PACKED = OutputKind("packed", "`output_packed`", IMAGE_OUTPUT_SUFFIXES, "_packed")
 
+OF_DISPARITY = (DEPTH_ERROR, DEPTH_COLOR_MAP, POINT_CLOUD, MESH, RERUN)
+"""What `pam disparity` and `pam depth` make of a disparity map, besides depth."""
+OF_MATCHING = (DISPARITY, RIGHT_DISPARITY, COLOR_MAP, VISIBLE, CONFIDENCE, PAGE, DEPTH, *OF_DISPARITY)
 DISTANCES = "distances"
 METRIC = {DISTANCES, *(kind.name for kind in (DEPTH, DEPTH_ERROR, DEPTH_COLOR_MAP, POINT_CLOUD, MESH))}
 """Kinds of results that need a calibration."""
 STORED_AS_DISPARITY = {kind.name for kind in (DISPARITY, RIGHT_DISPARITY, COLOR_MAP, DEPTH_COLOR_MAP)}
 """Kinds of videos whose frames are stored as disparity maps."""
+
+
+def collect_places(settings: Any, *kinds: OutputKind) -> dict[OutputKind, Any]:
+    """Return the place of each kind of result, or None, by the option that requests it."""
+    return {kind: getattr(settings, kind.option.strip("`")) for kind in kinds}

@@ -15,18 +15,23 @@ from numpy.typing import NDArray
 from pamcli.batch import LOG, kinds
 from pamcli.batch.jobs import Job, Result
 from pamcli.batch.metric import MetricEncoder, encode_frame
-from pamcli.batch.overlapping import attempt
 from pamcli.batch.plan import Plan, plan_batch
 from pamcli.batch.processing import Computed, Encoder, NetworkProcessor, Results
-from pamcli.batch.run import Batch
+from pamcli.batch.run import Batch, attempt
 from pamcli.errors import DiskFullError, InputError, PamError, UsageError
 from pamcli.files.atomic import FolderGoneError, write_atomically
 from pamcli.files.outputs import Encoded
 from pamcli.files.suffixes import BAG_OUTPUT_SUFFIXES
 from pamcli.imaging.camera_faults import MatchingFault
-from pamcli.imaging.disparity_files import encode_confidence, encode_disparity, read_disparity
+from pamcli.imaging.disparity_files import (
+    encode_confidence,
+    encode_disparity,
+    quantize_disparity,
+    read_disparity,
+)
 from pamcli.imaging.images import check_encodable, encode_mask
 from pamcli.imaging.stereo_pair import StereoPair
+from pamcli.imaging.temporal_fusion import PreviousFrame, fuse_frames
 from pamcli.inference.loading import load_matcher
 from pamcli.registry.catalog import list_network_files
 from pamcli.settings.batches import MatchSettings
@@ -34,14 +39,12 @@ from pamcli.settings.options import takes
 
 if TYPE_CHECKING:
     from pamcli.batch.colors import ColorRange
-    from pamcli.batch.steady import VideoFusion
     from pamcli.batch.video_results import StoredFrames
     from pamcli.calibration.geometry import Calibration
     from pamcli.inference.matcher import StereoMatcher
     from pamcli.inference.result import StereoResult
 
 Floats = NDArray[np.float32]
-
 
 LEAST_CONFIDENCE = 0.5
 """Confidence below which `at` and `boxes` ignore a pixel, unless `min_confidence` is set."""
@@ -66,20 +69,7 @@ def match_files(settings: MatchSettings) -> Batch:
         UsageError, InputError: Before any work, for inputs that are not pairs, or results that exist.
         ModelError, DeviceError: During the iteration.
     """
-    results = {
-        kinds.DISPARITY: settings.output,
-        kinds.RIGHT_DISPARITY: settings.output_right,
-        kinds.COLOR_MAP: settings.color_map,
-        kinds.VISIBLE: settings.visible,
-        kinds.CONFIDENCE: settings.confidence,
-        kinds.PAGE: settings.page,
-        kinds.DEPTH: settings.depth,
-        kinds.DEPTH_ERROR: settings.depth_error,
-        kinds.DEPTH_COLOR_MAP: settings.depth_color_map,
-        kinds.POINT_CLOUD: settings.point_cloud,
-        kinds.MESH: settings.mesh,
-        kinds.RERUN: settings.rerun,
-    }
+    results = kinds.collect_places(settings, *kinds.OF_MATCHING)
     read = [*settings.calibration_files, *list_network_files(settings.weights)]
     plan = plan_batch(settings, results, read=read, tag="_disparity")
     if settings.range == "shared" and kinds.COLOR_MAP.name not in plan.videos:
@@ -100,12 +90,37 @@ def match_files(settings: MatchSettings) -> Batch:
     return Batch(plan, MatchProcessor(settings, plan))
 
 
-class MatchProcessor(NetworkProcessor[MatchSettings]):
+class VideoFusion:
+    """Fuses disparity maps with those of the previous frame as written, so that resuming changes nothing."""
+
+    def __init__(self) -> None:
+        self.previous: PreviousFrame | None = None
+        """The last frame that was processed."""
+        self.restored: dict[str, PreviousFrame | None] = {}
+        """The skipped frame before each pair; None if it is only in a finished video."""
+
+    def fuse(self, job: Job, pair: StereoPair, disparity: Floats) -> Floats:
+        """Return the disparity map (H, W), px, fused with the previous one."""
+        previous = self.restored.pop(str(job.pair), self.previous)
+        if previous is None:
+            return disparity
+        return fuse_frames(disparity, pair.left.pixels, pair.right.pixels, previous)
+
+    def remember(self, job: Job, pair: StereoPair, disparity: Floats) -> None:
+        """Keep a frame for the next one. disparity: as written, NaN = unknown."""
+        stored = quantize_disparity(disparity, job.places.get(kinds.DISPARITY.name, Path()).suffix)
+        self.previous = PreviousFrame(pair.left.pixels, pair.right.pixels, stored)
+
+
+class MatchProcessor(NetworkProcessor):
     """The steps of `pam disparity` for each pair."""
+
+    settings: MatchSettings
 
     def __init__(self, settings: MatchSettings, plan: Plan) -> None:
         super().__init__(settings, plan)
         self.min_disparity = settings.min_disparity
+        self.metric = MetricEncoder(settings, plan.videos)
         self.calibration: Calibration | None = None
         """The calibration of all pairs; None if each pair may state its own."""
         if settings.calibration or settings.focal:
@@ -113,7 +128,7 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
 
             self.calibration = load_rectified_calibration(settings)
             self.reader.rectifies_recording = False
-        self.fusion: VideoFusion | None = None
+        self.fusion = VideoFusion() if settings.steady else None
         self.index: Path | None = None
         """Index of the pages of a batch."""
         if plan.many and settings.page is not None:
@@ -123,13 +138,10 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
             check_index(self.index, plan.outputs)
         self.shared_range: ColorRange | None = None
         """The range of the whole batch, for colour maps that are written after it."""
-        self.colors: tuple[float, float] | None = None
         self.stored: dict[Path, Path] = {}
         """The stored disparity map of each of these colour maps."""
         if settings.steady:
-            from pamcli.batch.steady import VideoFusion
-
-            self.sequential, self.fusion = "`steady`", VideoFusion()
+            self.sequential = "`steady`"
         elif settings.range == "shared" and plan.many and kinds.COLOR_MAP.name not in plan.videos:
             from pamcli.batch.colors import ColorRange
 
@@ -164,14 +176,10 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
         self.metric.check(calibration, pair.width, pair.height)
         return calibration
 
-    @cached_property
-    def metric(self) -> MetricEncoder:
-        return MetricEncoder(self.settings, self.videos)
-
     def read(self, job: Job) -> tuple[StereoPair, Sequence[str]]:
         pair = self.read_pair(job)
         if self.fusion is not None and self.skipped is not None:
-            self.fusion.restore_previous(job, self.skipped, self.read_pair)
+            self.fusion.restored[str(job.pair)] = self._read_frame(job, self.skipped)
             self.skipped = None
         if self.settings.has_distances or not kinds.METRIC.isdisjoint(job.places):
             self.require_calibration(pair)
@@ -182,6 +190,16 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
             check_encodable(path.suffix, **size, bits=8, alpha=False, name=str(path))
         return pair, self.find_problems(pair)
 
+    def _read_frame(self, job: Job, skipped: Job) -> PreviousFrame | None:
+        """Read the frame before a job, which was skipped, as written. Raises InputError."""
+        path = skipped.places[kinds.DISPARITY.name]
+        if skipped.videos and not path.exists():
+            stored = "the previous disparity map is stored only in a video"
+            LOG.warning(f"`steady` starts anew at {job.pair}: {stored}")
+            return None
+        pair = self.read_pair(skipped)
+        return PreviousFrame(pair.left.pixels, pair.right.pixels, read_disparity(path, max_pixels=None))
+
     def apply(self, job: Job, pair: StereoPair) -> Computed:
         progress = None if self.bar is None else self.bar.watch(pair.height)
         views = [self.rotate(view.pixels) for view in (pair.left, pair.right)]
@@ -189,8 +207,7 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
         result: StereoResult = self.network(*views, extras=extras, progress=progress, fault=fault)
         if settings.vertical:
             size = result.matched_size and result.matched_size[::-1]
-            back = partial(self.rotate, turns=-1)
-            result = replace(result.map_arrays(back), matched_size=size)
+            result = replace(result.map_arrays(partial(self.rotate, turns=-1)), matched_size=size)
         if self.fusion is not None:
             fused = self.fusion.fuse(job, pair, result.disparity)
             result = replace(result, disparity=np.maximum(fused, np.float32(settings.min_disparity)))
@@ -230,7 +247,7 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
         self, pair: StereoPair, result: StereoResult, disparity: Floats
     ) -> Mapping[str, Encoder]:
         """Return the encoder of each kind of result. disparity: (H, W), px, NaN where it is unknown."""
-        calibration = self.get_calibration(pair)
+        calibration, require = self.get_calibration(pair), result.require
         left, right = pair.left.pixels, pair.right.pixels
 
         def encode_page(path: Path) -> Encoded:
@@ -243,12 +260,12 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
         return {
             kinds.DISPARITY.name: lambda path: encode_disparity(disparity, path.suffix),
             kinds.RIGHT_DISPARITY.name: lambda path: encode_disparity(
-                result.require("right_disparity"), path.suffix
+                require("right_disparity"), path.suffix
             ),
             kinds.COLOR_MAP.name: partial(self._encode_color_map, pair, disparity),
-            kinds.VISIBLE.name: lambda path: Encoded(encode_mask(result.require("visible"))),
+            kinds.VISIBLE.name: lambda path: Encoded(encode_mask(require("visible"))),
             kinds.CONFIDENCE.name: lambda path: Encoded(
-                encode_confidence(result.require("confidence"), path.suffix)
+                encode_confidence(require("confidence"), path.suffix)
             ),
             kinds.PAGE.name: encode_page,
             kinds.RERUN.name: lambda path: encode_frame(left, right, disparity, calibration),
@@ -271,23 +288,24 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
         colors = ColorRange([disparity]).report(pair.title, LOG.debug if self.many else LOG.info)
         return encode_colors(disparity, colors, path, warn=False, grey=grey)
 
-    def write_video(self, kind: str, video: Path, frames: StoredFrames) -> None:
+    def write_video(self, video: Path, frames: StoredFrames) -> None:
         from pamcli.batch import colors, video_results
+        from pamcli.imaging.colormap import colorize
 
-        if kind == kinds.RERUN.name:
+        if frames.kind == kinds.RERUN.name:
             video_results.write_rerun(video, frames, self.metric.max_depth, self.settings.stride)
         elif video.suffix.lower() in BAG_OUTPUT_SUFFIXES:
-            pair = self.reader.read(next(iter(frames.pairing.pairs)))
+            pair = self.reader.read(next(iter(frames.pairs)))
             video_results.write_bag(video, frames, self.get_calibration(pair))
-        elif kind == kinds.DEPTH_COLOR_MAP.name:
-            pair = self.reader.read(next(iter(frames.pairing.pairs)))
+        elif frames.kind == kinds.DEPTH_COLOR_MAP.name:
+            pair = self.reader.read(next(iter(frames.pairs)))
             self.metric.write_color_video(video, frames, self.require_calibration(pair))
-        elif kind == kinds.COLOR_MAP.name:
+        elif frames.kind == kinds.COLOR_MAP.name:
             given = self.settings.range if isinstance(self.settings.range, tuple) else None
-            coloured = colors.render_frames(frames, given, grey=self.settings.grey)
-            video_results.write_frames(video, coloured, frames.clock, kind)
+            paint = partial(colorize, grey=self.settings.grey)
+            video_results.write_frames(video, frames, colors.render_frames(frames, given, paint))
         else:
-            super().write_video(kind, video, frames)
+            super().write_video(video, frames)
 
     def finish(self, results: Results) -> Results:
         failed = False
@@ -305,22 +323,23 @@ class MatchProcessor(NetworkProcessor[MatchSettings]):
 
     def _color_together(self, results: Results) -> Results:
         """Write the colour maps with one range after the last pair, then yield the results."""
+        assert self.shared_range is not None
         with tempfile.TemporaryDirectory(prefix="pam-") as self.stored_maps:
             done = []
             for result in results:
                 if isinstance(result.error, (FolderGoneError, DiskFullError)):  # as for all
                     raise result.error
                 done.append(result)
+            colors = self.shared_range.report("the batch") if self.stored else (0.0, 0.0)
             for result in done:
-                outcome = attempt(self._write_colors, result)
+                outcome = attempt(self._write_colors, colors, result)
                 yield replace(result, error=outcome) if isinstance(outcome, PamError) else result
 
-    def _write_colors(self, result: Result) -> None:
+    def _write_colors(self, colors: tuple[float, float], result: Result) -> None:
         from pamcli.batch.colors import encode_colors
 
         path = result.job.files.get(kinds.COLOR_MAP.name, Path())
-        if path in self.stored and self.shared_range is not None:
+        if path in self.stored:
             disparity = read_disparity(self.stored[path], max_pixels=None)
-            self.colors = self.colors or self.shared_range.report("the batch")
-            encoded = encode_colors(disparity, self.colors, path, warn=False, grey=self.settings.grey)
+            encoded = encode_colors(disparity, colors, path, warn=False, grey=self.settings.grey)
             self.write(result.job, path, encoded.data)

@@ -34,13 +34,15 @@ COARSE = 0.01
 
 
 class MetricEncoder:
-    """Encodes depth maps and point clouds from disparity maps."""
+    """Encodes depth maps and point clouds from disparity maps (H, W), px, NaN = unknown."""
 
     def __init__(self, settings: MetricResults, videos: Collection[str] = ()) -> None:
         """videos: the kinds of results that become videos."""
         self.settings, self.videos = settings, videos
         depth = settings.max_depth
         self.max_depth = None if depth is None else parse_length(depth, "`max_depth`")
+        self.color_range = None if self.max_depth is None else (0.0, self.max_depth)
+        """The range of the colours of depth, m; None: that of the image or video."""
         if Path(settings.point_cloud or "").suffix.lower() in POINT_CLOUD_SUFFIXES[1:]:
             import_extra("laspy")
         self.reported: list[Calibration] = []
@@ -58,11 +60,8 @@ class MetricEncoder:
         if scaled in self.reported:
             return
         is_assumed = calibration.principal is None and "principal" not in dict(calibration.by_hand)
-        has_points = any(
-            getattr(self.settings, name, None)
-            for name in ("point_cloud", "mesh", "page", "rerun", "has_distances")
-        )
-        if has_points and is_assumed and not self.reported:
+        needing = ("point_cloud", "mesh", "page", "rerun", "has_distances")
+        if is_assumed and not self.reported and any(getattr(self.settings, each, None) for each in needing):
             LOG.info("the image centre is used as the principal point: `principal_point` X,Y states another")
         self.reported.append(scaled)
         LOG.debug(
@@ -78,8 +77,10 @@ class MetricEncoder:
                 f"focal length {scaled.focal_length:g} px"
             )
 
-    def measure(self, job: Job, disparity: Any, calibration: Calibration | None) -> tuple[Any, list[str]]:
-        """Return the positions of points and boxes as facts, and warnings; `disparity`: NaN = unknown.
+    def measure(
+        self, job: Job, disparity: np.ndarray, calibration: Calibration | None
+    ) -> tuple[dict[str, Any], list[str]]:
+        """Return the positions of points and boxes as facts, and warnings.
 
         Raises InputError if one is outside of the image.
         """
@@ -96,40 +97,22 @@ class MetricEncoder:
         return {DISTANCES: rows}, warnings
 
     def list_encoders(
-        self, disparity: np.ndarray, image: Any, calibration: Calibration
+        self, disparity: np.ndarray, image: np.ndarray | None, calibration: Calibration
     ) -> Mapping[str, Encoder]:
-        """Return the encoder of each kind. disparity: (H, W) px, NaN = unknown; image: (H, W, C), or None."""
-        options = {"image": image, "max_depth": self.max_depth, "stride": self.settings.stride}
-
-        def encode_points(path: Path) -> Encoded:
-            from pamcli.calibration.point_cloud import encode_point_cloud
-
-            data, count = encode_point_cloud(disparity, calibration, suffix=path.suffix, **options)
-            return Encoded(data, [] if count else ["the point cloud is empty: all depths are unknown"])
-
-        def encode_surface(path: Path) -> Encoded:
-            from pamcli.calibration.mesh import encode_mesh
-
-            data, count = encode_mesh(disparity, calibration, **options)
-            return Encoded(data, [] if count else ["the mesh is empty: all depths are unknown"])
-
+        """Return the encoder of each kind. image: (H, W, C), or None."""
+        points = {"image": image, "max_depth": self.max_depth, "stride": self.settings.stride}
         return {
-            DEPTH.name: partial(self._encode_depth, disparity, calibration),
-            DEPTH_ERROR.name: partial(self._encode_depth, disparity, calibration, is_error=True),
+            DEPTH.name: partial(self._encode_depth, disparity, calibration, False),
+            DEPTH_ERROR.name: partial(self._encode_depth, disparity, calibration, True),
             DEPTH_COLOR_MAP.name: partial(self._encode_colors, disparity, calibration),
-            POINT_CLOUD.name: encode_points,
-            MESH.name: encode_surface,
+            POINT_CLOUD.name: partial(_encode_points, disparity, calibration, points),
+            MESH.name: partial(_encode_surface, disparity, calibration, points),
         }
 
     def compute_depth(self, disparity: np.ndarray, calibration: Calibration) -> np.ndarray:
         """Return the depth (H, W), m, NaN where it is unknown or beyond `max_depth`."""
         depth = calibration.for_size(*disparity.shape[::-1]).depth(disparity)
         return np.where(depth <= (self.max_depth or math.inf), depth, np.float32("nan"))
-
-    @property
-    def color_range(self) -> tuple[float, float] | None:
-        """The range of the colours of depth, m; None: that of the image or video."""
-        return None if self.max_depth is None else (0.0, self.max_depth)
 
     def _encode_colors(self, disparity: np.ndarray, calibration: Calibration, path: Path) -> Encoded:
         if DEPTH_COLOR_MAP.name in self.videos:
@@ -145,11 +128,11 @@ class MetricEncoder:
         from pamcli.batch import colors, video_results
 
         measure = partial(self.compute_depth, calibration=calibration)
-        coloured = colors.render_depth(frames, self.color_range, measure)
-        video_results.write_frames(video, coloured, frames.clock, DEPTH_COLOR_MAP.name)
+        images = colors.render_frames(frames, self.color_range, colors.colorize_depth, measure)
+        video_results.write_frames(video, frames, images)
 
     def _encode_depth(
-        self, disparity: np.ndarray, calibration: Calibration, path: Path, *, is_error: bool = False
+        self, disparity: np.ndarray, calibration: Calibration, is_error: bool, path: Path
     ) -> Encoded:
         depth, suffix = self.compute_depth(disparity, calibration), path.suffix.lower()
         known = np.isfinite(depth)
@@ -166,6 +149,24 @@ class MetricEncoder:
                 warning = f"the 1 mm steps of 16 bits are {100 * step:.2g} % of the median depth"
                 file = file._replace(warnings=[*file.warnings, f"{warning}: use .tif or .npy files"])
         return file
+
+
+def _encode_points(
+    disparity: np.ndarray, calibration: Calibration, options: Mapping[str, Any], path: Path
+) -> Encoded:
+    from pamcli.calibration.point_cloud import encode_point_cloud
+
+    data, count = encode_point_cloud(disparity, calibration, suffix=path.suffix, **options)
+    return Encoded(data, [] if count else ["the point cloud is empty: all depths are unknown"])
+
+
+def _encode_surface(
+    disparity: np.ndarray, calibration: Calibration, options: Mapping[str, Any], path: Path
+) -> Encoded:
+    from pamcli.calibration.mesh import encode_mesh
+
+    data, count = encode_mesh(disparity, calibration, **options)
+    return Encoded(data, [] if count else ["the mesh is empty: all depths are unknown"])
 
 
 def encode_frame(

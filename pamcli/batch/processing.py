@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,10 @@ from pamcli.imaging.preflight import check_pair
 from pamcli.imaging.stereo_pair import ALL_LEVELS, StereoPair, read_packed_pair, read_pair, split_packed
 from pamcli.settings.batches import BatchSettings, MatchSettings, UpscaleSettings
 from pamcli.settings.shared import Engine
+
+Results = Generator[Result, None, None]
+Encoder = Callable[[Path], Encoded | None]
+"""Returns the bytes of a result for a file with the suffix of a path; None: `finish` writes it."""
 
 
 class PairReader:
@@ -47,7 +51,7 @@ class PairReader:
 
     def read(self, pair: PairPaths) -> StereoPair:
         """Read both views of a pair. Raises InputError."""
-        limit = self.max_pixels
+        limit, packed = self.max_pixels, self.packed
         if pair.frames is not None and self.recording is not None:
             rectify = self.rectifies_recording
             recorded: StereoPair = self.recording.read(pair.frames, max_pixels=limit, rectify=rectify)
@@ -55,26 +59,16 @@ class PairReader:
         if pair.frames is not None:
             left = self.videos[pair.left].frame(pair.frames[0], max_pixels=limit)
             if pair.right is None:
-                return split_packed(left, self.packed or "lr", str(pair))
-            return StereoPair(
-                left, self.videos[pair.right].frame(pair.frames[1], max_pixels=limit), str(pair)
-            )
-        if self.packed is None:
+                return split_packed(left, packed or "lr", str(pair))
+            right = self.videos[pair.right].frame(pair.frames[1], max_pixels=limit)
+            return StereoPair(left, right, str(pair))
+        if packed is None:
             assert pair.right is not None
             return read_pair(pair.left, pair.right, max_pixels=limit, same_size=self.same_size)
-        if pair.left == STDIN:
-            with open_stdin() as stdin:
-                image = stdin.read()
-            return read_packed_pair(image, self.packed, max_pixels=limit, name=STDIN_NAME)
-        return read_packed_pair(pair.left, self.packed, max_pixels=limit, name=str(pair.left))
-
-
-Options = TypeVar("Options", bound=BatchSettings)
-NetworkOptions = TypeVar("NetworkOptions", bound=MatchSettings | UpscaleSettings)
-Input = TypeVar("Input")
-Results = Generator[Result, None, None]
-Encoder = Callable[[Path], Encoded | None]
-"""Returns the bytes of a result for a file with the suffix of a path; None: `finish` writes it."""
+        if pair.left != STDIN:
+            return read_packed_pair(pair.left, packed, max_pixels=limit, name=str(pair.left))
+        with open_stdin() as stdin:
+            return read_packed_pair(stdin.read(), packed, max_pixels=limit, name=STDIN_NAME)
 
 
 class Computed(NamedTuple):
@@ -93,11 +87,14 @@ def encode_view(image: RgbImage, path: Path, quality: int | None = None) -> Enco
     return Encoded(encode_image(image, path.suffix, name=str(path), quality=quality))
 
 
-class PairProcessor(Generic[Options, Input]):
-    """The steps of a command for each pair of a batch. Other processes get a copy without the network."""
+class PairProcessor:
+    """The steps of a command for each pair; other processes get a copy without the network."""
 
+    settings: BatchSettings
     network: Any = None
     """A `StereoMatcher` or `StereoUpscaler`; None if not needed."""
+    facts: Mapping[str, Any] = {}
+    """Device and precision of the network, once it is loaded in this process."""
     bar: Any = None
     """A `Progress` of this process, or None."""
     sequential: str | None = None
@@ -109,7 +106,7 @@ class PairProcessor(Generic[Options, Input]):
     skipped: Job | None = None
     """The last job that was skipped because its results exist."""
 
-    def __init__(self, settings: Options, plan: Plan) -> None:
+    def __init__(self, settings: BatchSettings, plan: Plan) -> None:
         self.settings, self.many, self.videos = settings, plan.many, plan.videos
         self.uses_gpu = isinstance(settings, Engine) and settings.device != "cpu"
         self.reader = PairReader(settings.max_pixels, plan.packed, plan.recording)
@@ -118,16 +115,18 @@ class PairProcessor(Generic[Options, Input]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process, which loads the network itself."""
-        own = ("network", "camera_network", "bar")
+        own = ("network", "camera_network", "facts", "bar")
         return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def start(self) -> Mapping[str, Any]:
         """Load the network; return the facts that hold for all pairs. Raises PamError."""
-        return {} if self.network is None else self.network.compute.describe()
+        if self.network is not None:
+            self.facts = self.network.compute.describe()
+        return self.facts
 
     # --- the steps, which may run in different threads --------------------------------------------------
 
-    def load(self, job: Job) -> tuple[Input, Sequence[str]] | None:
+    def load(self, job: Job) -> tuple[Any, Sequence[str]] | None:
         """Read a pair and check it; return None if its results exist. Raises PamError."""
         if job.error is not None:
             raise job.error
@@ -140,7 +139,7 @@ class PairProcessor(Generic[Options, Input]):
             check_writable(path)
         return self.read(job)
 
-    def compute(self, job: Job, loaded: tuple[Any, Sequence[str]] | None) -> Any:
+    def compute(self, job: Job, loaded: tuple[Any, Sequence[str]] | None) -> Computed | None:
         """Process a pair. Raises PamError."""
         if loaded is None:
             return None
@@ -183,14 +182,14 @@ class PairProcessor(Generic[Options, Input]):
         """Determine what other processes must know before they begin; return all jobs."""
         return jobs
 
-    def read(self, job: Job) -> tuple[Input, Sequence[str]]:
-        """Return an input and what looks wrong with it.
+    def read(self, job: Job) -> tuple[Any, Sequence[str]]:
+        """Return an input, which has a width and a height, and what looks wrong with it.
 
         Raises InputError: it is unusable; PamError: a result cannot be encoded.
         """
         raise NotImplementedError
 
-    def apply(self, job: Job, pair: Input) -> Computed:
+    def apply(self, job: Job, pair: Any) -> Computed:
         """Compute the results of a pair. Raises PamError."""
         raise NotImplementedError
 
@@ -198,21 +197,22 @@ class PairProcessor(Generic[Options, Input]):
         """Yield the results of the batch, and complete it after the last one."""
         return results
 
-    def write_video(self, kind: str, video: Path, frames: Any) -> None:
+    def write_video(self, video: Path, frames: Any) -> None:
         """Write a video of `StoredFrames`. Raises OutputError, InputError."""
         from pamcli.batch.video_results import write_frames
 
-        write_frames(video, frames, frames.clock, kind)
+        write_frames(video, frames)
 
 
-class NetworkProcessor(PairProcessor[NetworkOptions, StereoPair]):
+class NetworkProcessor(PairProcessor):
     """The steps of a command that runs a network on rectified pairs."""
 
+    settings: MatchSettings | UpscaleSettings
     min_disparity: int | None = None
     """Smallest disparity that is searched, px, if limited."""
-    _is_stretch_reported = False
+    is_stretch_reported = False
 
-    def __init__(self, settings: NetworkOptions, plan: Plan) -> None:
+    def __init__(self, settings: MatchSettings | UpscaleSettings, plan: Plan) -> None:
         super().__init__(settings, plan)
         self.video_frames: Iterable[PairPaths] = plan.frames or ()
         """Frames of a video, until the first readable one was searched for faults."""
@@ -257,9 +257,9 @@ class NetworkProcessor(PairProcessor[NetworkOptions, StereoPair]):
     def list_remarks(self, pair: StereoPair) -> list[str]:
         """Return notes on what is done to the images of a pair."""
         size = (pair.width, pair.height) if self.settings.vertical else (pair.height, pair.width)
-        remarks: list[str | None] = [pair.note, self.network.adaptation_note(*size)]
-        if pair.levels != ALL_LEVELS and not self._is_stretch_reported:
-            self._is_stretch_reported = True
+        remarks = [pair.note, self.network.adaptation_note(*size)]
+        if pair.levels != ALL_LEVELS and not self.is_stretch_reported:
+            self.is_stretch_reported = True
             levels = "levels {} to {} become 0 to 65535".format(*pair.levels)
             remarks.append(f"16-bit images of low contrast are stretched: {levels}")
         return [*filter(None, remarks)]

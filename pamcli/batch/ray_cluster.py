@@ -6,12 +6,12 @@ import os
 import socket
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from pamcli.batch.jobs import Result
-from pamcli.batch.overlapping import run_one
+from pamcli.batch.jobs import Job, Result
+from pamcli.batch.run import Answers, run_one
 from pamcli.errors import DeviceError, PamError, UsageError, suggest_extra
 
 CONCURRENT_JOBS = 2
@@ -49,8 +49,8 @@ class Worker:
 
 
 def run_on_ray(
-    jobs: Iterable[Any], processor: Any, *, address: str = "auto", cores: int | None = None, gpus: bool = True
-) -> Generator[tuple[Any, Any], None, None]:
+    jobs: Iterable[Job], processor: Any, address: str, cores: int | None, *, gpus: bool = True
+) -> Answers:
     """Run all steps of every job on a cluster; yield each when it is done, with its result or error.
 
     A worker holds at most `MOST_HELD_JOBS` jobs. If a node is lost, other nodes repeat its jobs. `processor`
@@ -63,9 +63,8 @@ def run_on_ray(
         raise UsageError("ray is not installed", suggest_extra("ray")) from None
     _connect(ray, address)
     try:
-        count, options = _plan_workers(
-            [node["Resources"] for node in ray.nodes() if node["Alive"]], cores, gpus
-        )
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        count, options = _plan_workers(nodes, cores, gpus)
         kind = ray.remote(Worker).options(max_concurrency=CONCURRENT_JOBS, **options)
         yield from _spread(ray, iter(jobs), lambda: kind.remote(processor, os.getcwd()), count)
     finally:
@@ -104,13 +103,13 @@ def _plan_workers(nodes: list[dict[str, float]], cores: int | None, gpus: bool) 
     return count, {"num_cpus": cores}
 
 
-def _spread(ray: Any, jobs: Any, new_worker: Any, count: int) -> Generator[tuple[Any, Any], None, None]:
+def _spread(ray: Any, jobs: Iterator[Job], new_worker: Callable[[], Any], count: int) -> Answers:
     workers: dict[int, Any] = {}
     load: dict[int, int] = {}
     """Jobs that each started worker holds."""
     starting: dict[Any, int] = {}
-    running: dict[Any, tuple[int, Any, int]] = {}
-    again: deque[tuple[Any, int]] = deque()
+    running: dict[Any, tuple[int, Job, int]] = {}
+    again: deque[tuple[Job, int]] = deque()
     """Jobs to try again, each with its number of tries."""
     more, failures = True, 0
 

@@ -15,11 +15,10 @@ from typing import Any
 from pamcli.batch import LOG
 from pamcli.batch.camera_files import finish_calibration, read_description
 from pamcli.batch.jobs import Job
-from pamcli.batch.kinds import LEFT, RIGHT
-from pamcli.batch.overlapping import attempt
+from pamcli.batch.kinds import LEFT, RIGHT, collect_places
 from pamcli.batch.plan import Plan, plan_batch
 from pamcli.batch.processing import Computed, PairProcessor, Results, encode_view
-from pamcli.batch.run import Batch
+from pamcli.batch.run import Batch, attempt
 from pamcli.calibration.description import CameraDescription, Interpretation
 from pamcli.calibration.feature_rectification import estimate_rectification
 from pamcli.calibration.files import encode_calibration
@@ -64,8 +63,7 @@ def rectify_files(settings: RectifySettings) -> Batch:
         UsageError, InputError: Before any work. If a pair fails, its result has an `error`.
     """
     files, path = settings.calibration_files, settings.output_calibration
-    results = {LEFT: settings.output, RIGHT: settings.output_right}
-    plan = plan_batch(settings, results, read=files, tag="_rectified")
+    plan = plan_batch(settings, collect_places(settings, LEFT, RIGHT), read=files, tag="_rectified")
     main = next(iter(plan.names.templates), LEFT.name)
     first = plan.videos.get(main) or next(plan.outputs, None)
     target = path or (first.parent / CALIBRATION if first else None)
@@ -84,16 +82,8 @@ def rectify_files(settings: RectifySettings) -> Batch:
     return Batch(plan, _RectifyProcessor(settings, plan, target if main in plan.videos else path))
 
 
-def _first_file(job: Job) -> Path | None:
-    """Return the file of the first result, or None if it goes to stdout."""
-    return next((job.videos.get(name, path) for name, path in job.files.items()), None)
-
-
-def _format_angles(field_of_view: tuple[float, float]) -> str:
-    return "x".join(f"{angle:.0f}" for angle in field_of_view) + " degrees"
-
-
-class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
+class _RectifyProcessor(PairProcessor):
+    settings: RectifySettings
     cores = 1
 
     def __init__(self, settings: RectifySettings, plan: Plan, path: Path | None) -> None:
@@ -104,22 +94,19 @@ class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
         self.reading: tuple[CameraDescription, Interpretation] | None = None
         """The cameras as files and options describe them; None without a calibration."""
         self.rig: Rig | None = None
-        self.view: dict[str, Any] = {"alpha": settings.alpha, "size": settings.size, "fov": settings.fov}
-        """Arguments of `Rig.compute_rectification`."""
         self.frames: Sequence[PairPaths] = ()
         """Frames of a video from which the rectification is estimated."""
         self.failure: InputError | None = None
         """The error that prevents every rectification, if any."""
-        self.size: tuple[int, int] | None = None
-        self.right_size: tuple[int, int] | None = None
+        self.sizes: tuple[tuple[int, int], tuple[int, int]] | None = None
+        """Sizes of the first left and right image, which all others must have."""
         self.rectification: Rectification | None = None
-        self.count = 0
-        self.is_written = False
-        recording = plan.recording
+        self.count, self.is_written = 0, False
         if settings.uncalibrated:
             if plan.frames is not None:
                 self.frames = plan.frames.spread(SAMPLED_FRAMES)
             return
+        recording = plan.recording
         if recording is not None and not self.files:
             if recording.states_rectified:
                 raise InputError(
@@ -132,11 +119,6 @@ class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
         )
         self.reader.same_size = not self.reading[0].has_two_sizes
         self.names = ", ".join(map(str, self.files))
-        self.rig = self._load_rig(plan)
-
-    def _load_rig(self, plan: Plan) -> Rig:
-        """Load the rig. Raises InputError, which suggests an interpretation that fits the first pair."""
-        assert self.reading is not None
         try:
             stored = finish_calibration(self.files, *self.reading)
         except InputError as error:
@@ -148,7 +130,7 @@ class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
             )
         for warning in stored.warnings():
             LOG.warning("%s: %s", self.names, warning)
-        return stored.rig
+        self.rig = stored.rig
 
     def _suggest_interpretation(self, error: InputError, plan: Plan) -> InputError:
         """Add the options of an interpretation that fits the first pair to the error, if there is one."""
@@ -159,9 +141,8 @@ class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
                 pair = self._read_pair(job.pair)
                 found = compare_interpretations(*self.reading, pair.left.pixels, pair.right.pixels)
                 if found is not None and found.better is not None:
-                    return InputError(
-                        f"{error.message}; {found.text} with another interpretation", f"give {found.do}"
-                    )
+                    message = f"{error.message}; {found.text} with another interpretation"
+                    return InputError(message, f"give {found.do}")
         return error
 
     def _read_pair(self, paths: PairPaths) -> StereoPair:
@@ -172,7 +153,7 @@ class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
             self._rectify_video()
         assert job.pair is not None
         pair = self._read_pair(job.pair)
-        width, height = self.view["size"] or (pair.width, pair.height)
+        width, height = self.settings.size or (pair.width, pair.height)
         for kind, path in job.places.items():
             view = pair.left if kind == LEFT.name else pair.right
             bits, alpha = 8 * view.pixels.itemsize, view.alpha is not None
@@ -189,12 +170,10 @@ class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
                 continue
             pair = loaded[0]
             with suppress(InputError, DeviceError):  # the job fails when it is processed
-                rectification = self._get_rectification(pair)
-                self._check(
-                    pair, rectification.left(pair.left.pixels), rectification.right(pair.right.pixels)
-                )
-                self._write_calibration(_first_file(job))
-                self.rectification = None  # it is large; other processes compute it from `size`
+                made = self._get_rectification(pair)
+                self._check(pair, made.left(pair.left.pixels), made.right(pair.right.pixels))
+                self._write_calibration(job)
+                self.rectification = None  # it is large; other processes compute it from `sizes`
                 break
         return itertools.chain(read, jobs)
 
@@ -202,7 +181,7 @@ class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
         offsets, missing = array("f"), None
         for result in results:
             if result.status == "skipped" and self.rig is not None:
-                path = self._make_calibration_path(_first_file(result.job))
+                path = self._find_calibration_path(result.job)
                 missing = path if path is not None and not path.exists() else missing
             if result.facts.get("vertical_offset") is not None:
                 offsets.append(result.facts["vertical_offset"])
@@ -227,93 +206,93 @@ class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
             exif = update_exif(view.exif, pixels.shape[1], pixels.shape[0], rectified=True)
             images[name] = replace(view, pixels=pixels, alpha=alpha, exif=exif)
         self.count += 1
-        matches: int | None = None
-        offset: float | None = None
+        offset, warnings = None, [] if self.frames else [*rectification.warnings]
         if self.rig is None or self.count <= CHECKED or not self.count % THEN_EVERY:
             matches, offset = self._check(pair, images["left"].pixels, images["right"].pixels)
-        self._write_calibration(_first_file(job))
+            if offset is None:
+                warnings.append("too few matches to check the rows of the rectified images")
+            elif not self.many:
+                LOG.info(f"median vertical offset {offset:.2f} px in {matches} matches")
+            if offset is not None and offset > LARGEST_OFFSET:
+                hint = "run pam doctor LEFT RIGHT --calibration FILE" if self.rig else "calibrate the cameras"
+                apart = f"matches are {offset:.2f} px above or below each other after rectification"
+                warnings.append(f"{apart}: {hint}")
+        self._write_calibration(job)
         facts = {"vertical_offset": None if offset is None else round(offset, 3)}
         encoders = {kind: partial(encode_view, image) for kind, image in images.items()}
-        warnings = [*([] if self.frames else rectification.warnings), *self._report_rows(matches, offset)]
         return Computed(encoders, facts, warnings, [pair.note] if pair.note else [])
 
     def _check(self, pair: StereoPair, left: Pixels, right: Pixels) -> tuple[int, float | None]:
         """Return the matches of rectified images, and their median vertical offset, px, or None.
 
-        Raises InputError if the offset is large with the given calibration.
+        Raises InputError if rows are far apart, or another interpretation of the calibration fits better.
         """
         check = check_pair(left, right)
         is_measured = check.matches >= ENOUGH_MATCHES and check.vertical_error > 0
         offset = check.vertical_error if is_measured else None
-        if self.reading is not None and not (offset is not None and offset <= LARGEST_OFFSET):
-            self._require_aligned_rows(pair, offset)
-        return check.matches, offset
-
-    def _require_aligned_rows(self, pair: StereoPair, measured: float | None) -> None:
-        """Raise InputError if rows are far apart, or another interpretation fits better."""
-        assert self.reading is not None
+        if self.reading is None or (offset is not None and offset <= LARGEST_OFFSET):
+            return check.matches, offset
         found = compare_interpretations(*self.reading, pair.left.pixels, pair.right.pixels)
-        if found is None:
-            return
-        if found.better is not None:  # this holds for all pairs
+        if found is not None and found.better is not None:  # this holds for all pairs
             message = f"{self.names}: {found.text} with another interpretation"
             self.failure = InputError(message, f"give {found.do}")
             raise InputError(message, f"give {found.do}")
-        apart = min(measured or math.inf, found.row_error)
+        apart = math.nan if found is None else min(offset or math.inf, found.row_error)
         if math.isfinite(apart) and apart > max(FAR_APART, FAR_APART_SHARE * pair.height):
             raise InputError(
                 f"{self.names}: rows are {apart:.0f} px apart after rectification",
                 "the calibration is of other cameras, or they have moved (pam doctor LEFT RIGHT ...)",
             )
+        return check.matches, offset
 
     def _get_rectification(self, pair: StereoPair) -> Rectification:
-        size, right = (pair.width, pair.height), pair.right.pixels.shape[1::-1]
         if self.reading is not None and self.failure is not None:
             raise InputError(self.failure.message, self.failure.hint)
         if self.rig is None:
             if self.rectification is not None:
                 return self.rectification
             views = [(pair.left.pixels, pair.right.pixels)]
-            rectification, matches = estimate_rectification(views, size=self.view["size"])
+            rectification, matches = estimate_rectification(views, size=self.settings.size)
             say = LOG.debug if self.many else LOG.info
             say(f"rectified by {matches} matches; {NO_METRES}")
             return rectification
+        sizes = (pair.width, pair.height), pair.right.pixels.shape[1::-1]
         if self.rectification is None:
-            first = self.size or size
-            rig = self.rig.for_size(*first, right if self.size is None else self.right_size)
-            self.rectification = rig.compute_rectification(**self.view)
-            if self.size is None:
-                self._report_rig(rig, first)
-            self.size, self.right_size = first, self.right_size or right
-        if size != self.size or right != self.right_size:
-            assert self.size is not None
+            first, settings = self.sizes or sizes, self.settings
+            rig = self.rig.for_size(*first[0], first[1])
+            view: dict[str, Any] = {"alpha": settings.alpha, "size": settings.size, "fov": settings.fov}
+            self.rectification = rig.compute_rectification(**view)
+            is_first, self.sizes = self.sizes is None, first
+            if is_first:
+                self._report_rig(rig, is_stated=not any(each is not None for each in view.values()))
+        assert self.sizes is not None
+        if sizes != self.sizes:
             raise InputError(
-                f"the images are {size[0]}x{size[1]} px but earlier ones {self.size[0]}x{self.size[1]} px",
+                "the images are {}x{} px but earlier ones {}x{} px".format(*sizes[0], *self.sizes[0]),
                 "rectify images of each size in a batch of their own",
             )
         return self.rectification
 
-    def _report_rig(self, rig: Rig, size: tuple[int, int]) -> None:
-        """Log how the calibration is applied to images of this size."""
+    def _report_rig(self, rig: Rig, *, is_stated: bool) -> None:
+        """Log how the calibration is applied. is_stated: whether no option overrides its rectification."""
         assert self.rig is not None
+        assert self.sizes is not None
         assert self.rectification is not None
-        width, height = size
-        matrix = self.rig.left.matrix
+        size, matrix = self.sizes[0], self.rig.left.matrix
         point, focal_length = matrix[:2, 2].tolist(), float(matrix[0, 0])
         if self.rig.size is None and (warning := describe_resizing(point, focal_length, *size)):
             LOG.warning("%s: %s", self.names, warning)
         if self.rig.size is not None and size not in self.rig.sizes:
-            old = "{}x{}".format(*self.rig.size)
-            LOG.info(f"the calibration of {old} px is scaled to {width}x{height} px")
-        if rig.stated and not any(each is not None for each in self.view.values()):
+            LOG.info("the calibration of {}x{} px is scaled to {}x{} px".format(*self.rig.size, *size))
+        if rig.stated and is_stated:
             LOG.info("rectified with R and P of the calibration")
         if rig.left.fisheye and self.rectification.calibration:
             seen = rig.left.field_of_view(size)
-            rectified = _format_angles(self.rectification.calibration.field_of_view)
+            angles = (*seen, *self.rectification.calibration.field_of_view)
             if all(map(math.isfinite, seen)):
                 LOG.info(
-                    f"the field of view of the fisheye lens is {_format_angles(seen)}, that of the rectified "
-                    f"images {rectified} (`fov` changes it)"
+                    "the field of view of the fisheye lens is {:.0f}x{:.0f} degrees, that of the rectified "
+                    "images {:.0f}x{:.0f} degrees (`fov` changes it)".format(*angles)
                 )
 
     def _rectify_video(self) -> None:
@@ -328,7 +307,7 @@ class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
         try:
             if not views:
                 raise InputError(f"cannot decode any of {pluralize(len(self.frames), 'frame')}")
-            self.rectification, matches = estimate_rectification(views, size=self.view["size"])
+            self.rectification, matches = estimate_rectification(views, size=self.settings.size)
         except InputError as error:
             self.failure = error
             raise
@@ -336,26 +315,14 @@ class _RectifyProcessor(PairProcessor[RectifySettings, StereoPair]):
         for warning in self.rectification.warnings:
             LOG.warning(warning)
 
-    def _report_rows(self, matches: int | None, offset: float | None) -> list[str]:
-        """Return a warning if rows are not aligned; log the offset of a single pair."""
-        if matches is None:
-            return []
-        if offset is None:
-            return ["too few matches to check the rows of the rectified images"]
-        if not self.many:
-            LOG.info(f"median vertical offset {offset:.2f} px in {matches} matches")
-        if offset <= LARGEST_OFFSET:
-            return []
-        hint = "run pam doctor LEFT RIGHT --calibration FILE" if self.rig else "calibrate the cameras"
-        return [f"matches are {offset:.2f} px above or below each other after rectification: {hint}"]
+    def _find_calibration_path(self, job: Job) -> Path | None:
+        """Return the path of the calibration: given, or beside the first result if it is a file."""
+        first = next((job.videos.get(name, path) for name, path in job.files.items()), None)
+        return self.path or (None if first is None else first.parent / CALIBRATION)
 
-    def _make_calibration_path(self, image: Path | None) -> Path | None:
-        """Return the path of the calibration, beside an image of the results unless given."""
-        return self.path or (None if image is None else image.parent / CALIBRATION)
-
-    def _write_calibration(self, image: Path | None) -> None:
+    def _write_calibration(self, job: Job) -> None:
         """Write the calibration once."""
-        made, path = self.rectification, self._make_calibration_path(image)
+        made, path = self.rectification, self._find_calibration_path(job)
         if self.is_written or made is None or made.calibration is None or path is None:
             return
         check_extra_output(path, self.files)

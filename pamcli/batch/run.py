@@ -1,4 +1,9 @@
-"""Run the jobs of a batch here, in several single-threaded processes, or on a cluster."""
+"""Run the jobs of a batch here, in several single-threaded processes, or on a cluster.
+
+No thread of a batch may drop the last reference to a network while Python ends: PyTorch would abort the
+process. So all threads are joined. Only a thread that waits for a pipe cannot be joined; it is left without
+references to the steps.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,13 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Generator, Sequence
-from contextlib import closing, suppress
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,12 +26,12 @@ from typing import Any
 
 from pamcli.batch import LOG
 from pamcli.batch.jobs import Job, Result
-from pamcli.batch.overlapping import attempt, run_one, run_overlapped
 from pamcli.batch.plan import Plan
 from pamcli.batch.processing import PairProcessor, Results
-from pamcli.errors import DiskFullError, InputError, PamError, UsageError
+from pamcli.errors import DeviceError, DiskFullError, InputError, PamError, UsageError, convert_system_error
 from pamcli.files.atomic import FolderGoneError, require_folder
 from pamcli.files.paths import pluralize
+from pamcli.inference import PAIRS_AT_ONCE
 from pamcli.limits import get_free_memory, usable_cores
 from pamcli.settings.shared import Cluster, Engine
 from pamcli.workers import answer_in_processes
@@ -34,6 +44,10 @@ PROCESS_MEMORY = 1_000_000_000
 """Free memory that a process needs, bytes."""
 MOST_THREADS, THREAD_PIXELS = 8, 40_000_000
 """Largest number of threads that read for a GPU, and of pixels of left images that they hold together."""
+PATIENCE = 1.0
+"""Time in which a thread must end if the caller stops early, s. One that waits for a pipe does not."""
+
+Answers = Generator[tuple[Job, Result | PamError], None, None]
 
 
 class Batch:
@@ -49,7 +63,7 @@ class Batch:
     made: Sequence[Path] = ()
     """The finished videos, after the last pair."""
 
-    def __init__(self, plan: Plan, processor: PairProcessor[Any, Any]) -> None:
+    def __init__(self, plan: Plan, processor: PairProcessor) -> None:
         """Run a processor on each pair of a plan. Raises InputError if a recording lacks its calibration."""
         self.plan, self.processor = plan, processor
         if plan.recording is not None and processor.reader.rectifies_recording:
@@ -103,31 +117,11 @@ class Batch:
 
     def _run(self) -> Results:
         """Yield the result of each pair, and report its progress and its remarks."""
-        plan, processor, settings = self.plan, self.processor, self.plan.settings
-        processes = count_processes(self)
-        threads = count_threads(self) if processes == 1 and plan.many else 1
-        # Several threads have no progress within a pair.
-        processor.bar = self.bar if processes == threads == 1 else None
+        processor, settings = self.processor, self.plan.settings
         known: dict[str, Any] = {"device": None, "precision": None} if processor.uses_gpu else {}
-        known |= processor.start() if processes == 1 else {}
         known["options"] = settings.to_json()
-        answers: Generator[tuple[Job, Result | PamError], None, None]
-        if processes == 1:
-            answers = run_overlapped(plan.jobs(), processor, threads)
-        elif processes:
-            if isinstance(settings, Engine) and settings.max_memory is not None:
-                processor.settings = replace(settings, max_memory=settings.max_memory // processes)
-            do = partial(run_job, processor)
-            answers = answer_in_processes(do, plan.jobs(), processes, prepares=True)
-        else:
-            from pamcli.batch.ray_cluster import run_on_ray
-
-            assert isinstance(settings, Cluster)
-            jobs, cores = processor.prepare(plan.jobs()), settings.ray_cores or processor.cores
-            address, gpus = settings.ray_address, processor.uses_gpu
-            answers = run_on_ray(jobs, processor, address=address, cores=cores, gpus=gpus)
         reported = set[str]()
-        with closing(answers):
+        with closing(self._answer()) as answers:
             for job, outcome in answers:
                 result = Result(job, error=outcome) if isinstance(outcome, PamError) else outcome
                 if self.bar is not None:
@@ -136,7 +130,27 @@ class Batch:
                     if remark not in reported:
                         LOG.info(remark)
                 reported.update(result.remarks)
-                yield replace(result, facts={**known, **result.facts})
+                yield replace(result, facts={**known, **processor.facts, **result.facts})
+
+    def _answer(self) -> Answers:
+        """Return each pair with its result or error, computed in the fitting way."""
+        plan, processor, settings = self.plan, self.processor, self.plan.settings
+        processes = count_processes(self)
+        if processes == 1:
+            threads = count_threads(self) if plan.many else 1
+            # Several threads have no progress within a pair.
+            processor.bar = self.bar if threads == 1 else None
+            processor.start()
+            return run_overlapped(plan.jobs(), processor, threads)
+        if processes:
+            if isinstance(settings, Engine) and settings.max_memory is not None:
+                processor.settings = replace(settings, max_memory=settings.max_memory // processes)
+            return answer_in_processes(partial(run_job, processor), plan.jobs(), processes, prepares=True)
+        from pamcli.batch.ray_cluster import run_on_ray
+
+        assert isinstance(settings, Cluster)
+        jobs, cores = processor.prepare(plan.jobs()), settings.ray_cores or processor.cores
+        return run_on_ray(jobs, processor, settings.ray_address, cores, gpus=processor.uses_gpu)
 
 
 def count_processes(batch: Batch) -> int:
@@ -149,32 +163,29 @@ def count_processes(batch: Batch) -> int:
         return 0
     if not isinstance(settings, Engine) or settings.workers == 1 or not plan.many:
         return 1
-    conflict = _find_sequential(batch)
+    conflict, pairs = _find_sequential(batch), plan.total or 0
     if settings.workers != "auto":
         if conflict is not None:
             raise UsageError(f"cannot use both `workers` {settings.workers} and {conflict}", "drop `workers`")
-        return int(min(settings.workers, plan.total or 1))
-    is_foreign = Path(settings.name).suffix in (".onnx", ".toml")
-    if conflict is not None or is_foreign or not _uses_cpu(settings.device):
+        return int(min(settings.workers, pairs or 1))
+    if conflict is not None or Path(settings.name).suffix in (".onnx", ".toml"):
         return 1
-    cores, pairs = usable_cores(), plan.total or 0
-    if cores == 1 or pairs < 2 * LEAST_PAIRS:
+    if not _uses_cpu(settings.device) or usable_cores() == 1 or pairs < 2 * LEAST_PAIRS:
         return 1
     free = get_free_memory()
     memory = min(settings.max_memory or math.inf, math.inf if free is None else free)
-    most = min(cores, pairs // LEAST_PAIRS, pairs * _count_pixels(batch) // LEAST_PIXELS)
+    most = min(usable_cores(), pairs // LEAST_PAIRS, pairs * _count_pixels(batch) // LEAST_PIXELS)
     return int(max(1, min(most, memory // PROCESS_MEMORY)))
 
 
 def count_threads(batch: Batch) -> int:
     """Return the number of threads that prepare pairs for a GPU, and of those that write its results."""
-    plan, processor = batch.plan, batch.processor
+    processor = batch.processor
     if not processor.uses_gpu or "cpu" in processor.start()["device"].lower():
         return 1
-    if plan.recording is not None or _find_sequential(batch) is not None:
+    if batch.plan.recording is not None or _find_sequential(batch) is not None:
         return 1
-    pixels = max(1, _count_pixels(batch))
-    return max(1, min(MOST_THREADS, usable_cores(), THREAD_PIXELS // pixels))
+    return max(1, min(MOST_THREADS, usable_cores(), THREAD_PIXELS // max(1, _count_pixels(batch))))
 
 
 def _find_sequential(batch: Batch) -> str | None:
@@ -204,6 +215,119 @@ def _uses_cpu(device: str) -> bool:
     return not any(map(os.path.exists, paths)) and shutil.which("nvidia-smi") is None
 
 
-def run_job(processor: PairProcessor[Any, Any], job: Job | None) -> Any:
+def run_job(processor: PairProcessor, job: Job | None) -> Any:
     """Load the network for None, else return the result or error of a job, in another process."""
     return attempt(processor.start) if job is None else run_one(processor, job)
+
+
+def run_one(steps: PairProcessor, job: Job, computing: AbstractContextManager[Any] | None = None) -> Any:
+    """Run all steps of a job; return its result or error. computing: a lock of jobs that run at once."""
+    loaded = attempt(steps.load, job)
+    with computing or nullcontext():
+        computed = attempt(steps.compute, job, loaded)
+    del loaded
+    return attempt(steps.save, job, computed)
+
+
+def run_overlapped(jobs: Iterable[Job], steps: PairProcessor, threads: int = 1) -> Answers:
+    """Run all steps of every job; yield each, in order, with its result or error.
+
+    `threads` threads load, and as many save. `compute` runs after `load` if these are several (a GPU does one
+    thing at a time, but most of the step is done on CPUs), else in the caller's thread. Another thread
+    iterates `jobs`, which may wait for a pipe. At most `PAIRS_AT_ONCE` pairs, and two more per further
+    thread, are in memory. A step that raises ends only its job. What `jobs` itself raises is raised after the
+    jobs before it. If the caller stops early, the current `save` is completed.
+    """
+    loading: deque[tuple[Job, Future[Any]]] = deque()
+    saving: deque[tuple[Job, Future[Any]]] = deque()
+    loader_threads: list[threading.Thread] = []
+    saver_threads: list[threading.Thread] = []
+    loaders = ThreadPoolExecutor(threads, "load", lambda: loader_threads.append(threading.current_thread()))
+    savers = ThreadPoolExecutor(threads, "save", lambda: saver_threads.append(threading.current_thread()))
+    room = threading.Semaphore(PAIRS_AT_ONCE + 2 * (threads - 1))
+    changed, ended, stopped = threading.Event(), threading.Event(), threading.Event()
+    failures: list[BaseException] = []
+
+    def submit(pool: ThreadPoolExecutor, step: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future = pool.submit(step, *arguments)
+        future.add_done_callback(lambda _: changed.set())
+        return future
+
+    def load(job: Job) -> Any:
+        loaded = attempt(steps.load, job)
+        return attempt(steps.compute, job, loaded) if threads > 1 else loaded
+
+    def save(job: Job, computed: Any) -> Any:
+        result = attempt(steps.save, job, computed)
+        room.release()
+        return result
+
+    def take_jobs() -> None:
+        try:
+            iterator = iter(jobs)
+            while room.acquire() and not stopped.is_set():
+                job = next(iterator)
+                loading.append((job, submit(loaders, load, job)))
+        except StopIteration:
+            pass
+        except BaseException as error:  # noqa: BLE001 - it is raised again in the caller's thread
+            failures.append(error)
+        ended.set()
+        changed.set()
+
+    # A daemon: an endless producer of jobs must not outlive the program.
+    taker = threading.Thread(target=take_jobs, name="take", daemon=True)
+    taker.start()
+    try:
+        while not ended.is_set() or loading or saving:
+            changed.clear()
+            if saving and saving[0][1].done():
+                job, future = saving.popleft()
+                yield job, future.result()
+            elif loading and loading[0][1].done():
+                job, future = loading.popleft()
+                value = future.result()
+                if threads == 1:
+                    value = attempt(steps.compute, job, value)
+                saving.append((job, submit(savers, save, job, value)))
+                del future, value  # they hold the images
+            else:
+                changed.wait(1)  # not longer: Python must handle a signal that arrived just before
+    finally:
+        stopped.set()
+        room.release()
+        # A pool does not know a thread that it was starting when a signal arrived: it cannot join it.
+        for pool in (loaders, savers):
+            pool.shutdown(wait=False, cancel_futures=True)
+        for thread in saver_threads:
+            thread.join()
+        last = time.monotonic() + PATIENCE
+        for thread in (taker, *loader_threads):
+            thread.join(max(0.0, last - time.monotonic()))
+        # A thread that still waits for a pipe must not own a network.
+        steps, jobs = None, ()  # type: ignore[assignment]
+    if failures:
+        raise failures[0]
+
+
+def attempt(step: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a step and return its result or its error; if the last argument is an error, return that one."""
+    if arguments and isinstance(arguments[-1], PamError):
+        return arguments[-1]
+    try:
+        return step(*arguments)
+    except PamError as error:
+        part: BaseException | None = error
+        while part is not None:  # its frames would keep the pair in memory
+            # They are not cleared: the error of a job also refers to the frame of the jobs' generator.
+            part.__traceback__ = None
+            part = part.__cause__ or part.__context__
+        return error
+    except MemoryError:
+        return DeviceError("not enough memory for this pair", "use smaller images, or `max_memory`")
+    except Exception as error:  # noqa: BLE001 - a batch continues after any failed pair
+        message = f"unexpected {type(error).__name__}: {error}"
+        unexpected = convert_system_error(error) or PamError(message, "PAM_TRACEBACK=1 shows where")
+        unexpected.__cause__ = error
+        traceback.clear_frames(error.__traceback__)  # they would keep the pair in memory
+        return unexpected

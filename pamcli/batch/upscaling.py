@@ -6,12 +6,11 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pamcli.batch import LOG
 from pamcli.batch.jobs import Job
-from pamcli.batch.kinds import LEFT, PACKED, RIGHT
+from pamcli.batch.kinds import LEFT, PACKED, RIGHT, collect_places
 from pamcli.batch.plan import Plan, plan_batch
 from pamcli.batch.processing import Computed, Encoder, NetworkProcessor, Results, encode_view
 from pamcli.batch.run import Batch
@@ -47,8 +46,7 @@ def upscale_files(settings: UpscaleSettings) -> Batch:
         UsageError, InputError: Before any work, for inputs that are not pairs, or results that exist.
         ModelError, DeviceError: During the iteration.
     """
-    results = {LEFT: settings.output, RIGHT: settings.output_right, PACKED: settings.output_packed}
-    tag = f"_x{settings.scale or DEFAULT_SCALE:g}"
+    results, tag = collect_places(settings, LEFT, RIGHT, PACKED), f"_x{settings.scale or DEFAULT_SCALE:g}"
     plan = plan_batch(settings, results, read=list_network_files(settings.weights), tag=tag)
     if settings.quality is not None and plan.pairing:
         paths = (path for job in plan.jobs() for path in job.places.values())
@@ -58,7 +56,8 @@ def upscale_files(settings: UpscaleSettings) -> Batch:
     return Batch(plan, _UpscaleProcessor(settings, plan))
 
 
-class _UpscaleProcessor(NetworkProcessor[UpscaleSettings]):
+class _UpscaleProcessor(NetworkProcessor):
+    settings: UpscaleSettings
     _loading = threading.Lock()
 
     def __init__(self, settings: UpscaleSettings, plan: Plan) -> None:
@@ -83,20 +82,16 @@ class _UpscaleProcessor(NetworkProcessor[UpscaleSettings]):
     def read(self, job: Job) -> tuple[StereoPair, Sequence[str]]:
         pair = self.read_pair(job)
         for kind, path in job.places.items():
-            self._check_encodable(kind, path, pair)
+            views = {"left": [pair.left], "right": [pair.right]}.get(kind, [pair.left, pair.right])
+            height, width = self.network.upscaled_size(pair.height, pair.width)
+            bits = 8 * max(view.pixels.itemsize for view in views)
+            alpha = any(view.alpha is not None for view in views)
+            if kind == PACKED.name:
+                height, width = compute_packed_size(height, width, self.settings.packing)
+                alpha = alpha and self.settings.packing != RED_CYAN
+            check_encodable(path.suffix, height=height, width=width, bits=bits, alpha=alpha, name=str(path))
         self.find_fault(pair)  # which `apply` needs, while the network is busy with the previous pair
         return pair, self.find_problems(pair)
-
-    def _check_encodable(self, kind: str, path: Path, pair: StereoPair) -> None:
-        """Raise InputError if a file of this format cannot hold the result."""
-        views = {"left": [pair.left], "right": [pair.right]}.get(kind, [pair.left, pair.right])
-        height, width = self.network.upscaled_size(pair.height, pair.width)
-        bits = 8 * max(view.pixels.itemsize for view in views)
-        alpha = any(view.alpha is not None for view in views)
-        if kind == PACKED.name:
-            height, width = compute_packed_size(height, width, self.settings.packing)
-            alpha = alpha and self.settings.packing != RED_CYAN
-        check_encodable(path.suffix, height=height, width=width, bits=bits, alpha=alpha, name=str(path))
 
     def detect_fault(self, pair: StereoPair) -> str | None:
         return pair.camera_fault if self.kind == "auto" else None

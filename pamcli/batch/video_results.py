@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from pamcli.batch import LOG
 from pamcli.batch.frames import FramePairs
 from pamcli.batch.plan import Plan, frames_folder
-from pamcli.files.pairing import Pairing, PairPaths
+from pamcli.files.pairing import PairPaths
 from pamcli.files.paths import join_names, pluralize, quote
 from pamcli.files.safe_reading import open_source
 from pamcli.imaging.disparity_files import PNG_UNITS_PER_METRE, PNG_UNITS_PER_PIXEL, read_disparity
@@ -29,61 +28,53 @@ if TYPE_CHECKING:
 
 IMAGES_PER_SECOND = 25
 """Rate of a video that is made of images, which have no time stamps."""
+Timed = Iterable[tuple[Fraction, np.ndarray]]
+"""Images (H, W, C), each with its time, s."""
 
 
-@dataclass(frozen=True)
-class Clock:
-    """The times of the frames of a video."""
-
-    stamps: Sequence[int] | NDArray[np.int64]
-    """(N,): times in `unit`, ascending from 0."""
-    unit: Fraction
-    """Seconds."""
-    rate: Fraction
-    """Frames per second."""
-    begin: int = 0
-    """Time of the first frame of a recording, ns since 1970."""
-
-
-def read_clock(pairing: Pairing) -> Clock:
-    """Return the times of the left video's frames, or even steps for images. Raises InputError."""
-    pairs = pairing.pairs
-    if not isinstance(pairs, FramePairs):
-        return Clock(range(len(pairs)), Fraction(1, IMAGES_PER_SECOND), Fraction(IMAGES_PER_SECOND))
-    if pairs.recording is not None:
-        places = np.searchsorted(pairs.recording.numbers[:, 0], pairs.numbers[:, 0])
-        stamps = pairs.recording.stamps[places]
-        gap = int(np.median(np.diff(stamps))) if len(stamps) > 1 else 10**9 // IMAGES_PER_SECOND
-        rate = Fraction(10**9, max(gap, 1)).limit_denominator(1001)
-        return Clock(stamps - stamps[0], Fraction(1, 10**9), rate, int(stamps[0]))
-    video = Video(pairs.left)
-    stamps, unit = video.stamps[pairs.numbers[:, 0]], Fraction(video.stream.time_base)
-    step = int(np.median(np.diff(stamps))) * unit if len(stamps) > 1 else Fraction(1, IMAGES_PER_SECOND)
-    return Clock(stamps - stamps[0], unit, (1 / step).limit_denominator(1001))
-
-
-@dataclass(frozen=True)
 class StoredFrames:
-    """Stored frames of a video: the time of each, s, and its pixels (H, W, C), read anew at each iteration.
+    """The stored frames of a video: the time of each, s, and its pixels, read anew at each iteration.
 
     Missing frames are skipped.
     """
 
-    pairing: Pairing
-    place: Callable[[PairPaths], Path]
-    clock: Clock
+    kind = ""
+    """The kind of result that becomes a video."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Take the times of the left video's frames, or even steps for images. Raises InputError."""
+        assert plan.pairing is not None
+        self.names, self.pairs = plan.names, (pairs := plan.pairing.pairs)
+        self.stamps: Sequence[int] | NDArray[np.int64] = range(len(pairs))
+        """(N,): times in `unit`, ascending from 0."""
+        self.unit, self.rate = Fraction(1, IMAGES_PER_SECOND), Fraction(IMAGES_PER_SECOND)
+        """Seconds; frames per second."""
+        self.begin = 0
+        """Time of the first frame of a recording, ns since 1970."""
+        if not isinstance(pairs, FramePairs):
+            return
+        numbers = pairs.numbers[:, 0]
+        if pairs.recording is not None:
+            stamps = pairs.recording.stamps[np.searchsorted(pairs.recording.numbers[:, 0], numbers)]
+            self.unit, self.begin = Fraction(1, 10**9), int(stamps[0])
+        else:
+            video = Video(pairs.left)
+            stamps, self.unit = video.stamps[numbers], Fraction(video.stream.time_base)
+        if len(stamps) > 1:
+            step = max(int(np.median(np.diff(stamps))), 1)
+            self.rate = (1 / (step * self.unit)).limit_denominator(1001)
+        self.stamps = stamps - stamps[0]
 
     @property
-    def places(self) -> Iterator[tuple[Fraction, Path]]:
-        """The time and the file of each frame."""
-        for stamp, pair in zip(self.clock.stamps, self.pairing.pairs, strict=True):
-            yield int(stamp) * self.clock.unit, self.place(pair)
+    def places(self) -> Iterator[tuple[PairPaths, Fraction, Path]]:
+        """Each pair whose frame exists, the time of the frame, s, and its file."""
+        for stamp, pair in zip(self.stamps, self.pairs, strict=True):
+            if (path := self.names.paths(pair)[self.kind]).exists():
+                yield pair, int(stamp) * self.unit, path
 
     def __iter__(self) -> Iterator[tuple[Fraction, np.ndarray]]:
         transparent = False
-        for seconds, path in self.places:
-            if not path.exists():
-                continue
+        for _, seconds, path in self.places:
             with open_source(path, str(path)) as stream:
                 samples = read_png(stream, str(path), None)[0]
             channels = 1 if samples.shape[2] <= 2 else 3
@@ -93,10 +84,14 @@ class StoredFrames:
             LOG.warning("a video cannot hold transparency, which is dropped")
 
 
-def write_frames(video: Path, frames: Iterable[tuple[Fraction, np.ndarray]], clock: Clock, kind: str) -> None:
-    """Write a video. kind: of the result. Raises OutputError; InputError for no frames or different sizes."""
-    count = write_video(video, frames, rate=clock.rate, unit=clock.unit, notes=describe_levels(kind))
-    if missing := len(clock.stamps) - count:
+def write_frames(video: Path, frames: StoredFrames, images: Timed | None = None) -> None:
+    """Write a video of frames, or of images that were made of them.
+
+    Raises OutputError; InputError for no frames or different sizes.
+    """
+    notes = describe_levels(frames.kind)
+    count = write_video(video, images or frames, rate=frames.rate, unit=frames.unit, notes=notes)
+    if missing := len(frames.stamps) - count:
         LOG.warning(f"{quote(video)} lacks {pluralize(missing, 'frame')} that failed")
 
 
@@ -104,9 +99,8 @@ def write_bag(path: Path, frames: StoredFrames, calibration: Calibration | None)
     """Write stored disparity maps as a ROS bag. Raises OutputError."""
     focal_length, baseline = (calibration.focal_length, calibration.baseline) if calibration else (0.0, 0.0)
     maps = (
-        (frames.clock.begin + int(seconds * 10**9), read_disparity(place, max_pixels=None))
-        for seconds, place in frames.places
-        if place.exists()
+        (frames.begin + int(seconds * 10**9), read_disparity(place, max_pixels=None))
+        for _, seconds, place in frames.places
     )
     write_disparities(path, maps, focal_length, baseline)
 
@@ -114,23 +108,19 @@ def write_bag(path: Path, frames: StoredFrames, calibration: Calibration | None)
 def write_rerun(path: Path, frames: StoredFrames, max_depth: float | None, stride: int) -> None:
     """Write stored frames as a recording for the Rerun viewer. Raises OutputError."""
     items = (
-        (pair.frames[0] if pair.frames else index, float(seconds) if pair.frames else None, place)
-        for index, (pair, (seconds, place)) in enumerate(
-            zip(frames.pairing.pairs, frames.places, strict=True)
-        )
-        if place.exists()
+        (pair.frames[0], float(seconds), place) if pair.frames else (int(seconds / frames.unit), None, place)
+        for pair, seconds, place in frames.places
     )
     write_recording(path, items, max_depth, stride)
 
 
 def describe_levels(kind: str) -> dict[str, str]:
     """Return the metadata of a video that state what its grey levels mean."""
-    unknown = "0 = unknown"
     if kind in ("disparity", "right_disparity"):
-        levels = f"{PNG_UNITS_PER_PIXEL} grey levels per px of disparity"
-        return {DISPARITY_SCALE: str(PNG_UNITS_PER_PIXEL), "COMMENT": f"{levels}, {unknown}"}
+        levels = f"{PNG_UNITS_PER_PIXEL} grey levels per px of disparity, 0 = unknown"
+        return {DISPARITY_SCALE: str(PNG_UNITS_PER_PIXEL), "COMMENT": levels}
     if kind in ("depth", "depth_error"):
-        return {"COMMENT": f"{PNG_UNITS_PER_METRE} grey levels per m, {unknown}"}
+        return {"COMMENT": f"{PNG_UNITS_PER_METRE} grey levels per m, 0 = unknown"}
     return {"COMMENT": "65535 = confidence 1"} if kind == "confidence" else {}
 
 
@@ -153,12 +143,12 @@ def remove_all_frames(plan: Plan) -> None:
             remove_frames(video, (job.files[name] for job in plan.jobs() if name in job.files))
 
 
-def make_videos(plan: Plan, write: Callable[[str, Path, StoredFrames], None], unwritten: bool) -> list[Path]:
+def make_videos(plan: Plan, write: Callable[[Path, StoredFrames], None], unwritten: bool) -> list[Path]:
     """Assemble each video, then delete its frame files; return the videos.
 
     Args:
         plan: The plan of the batch.
-        write: Writes the video of a kind of result from its frames.
+        write: Writes a video of its frames.
         unwritten: Whether frames failed for another reason than their input.
 
     Raises OutputError, InputError.
@@ -173,12 +163,11 @@ def make_videos(plan: Plan, write: Callable[[str, Path, StoredFrames], None], un
     if unwritten:
         LOG.error(f"{names} is not written because frames failed: to resume, {resume}")
         return []
-    clock, made = read_clock(plan.pairing), []
-    for name, video in plan.videos.items():
-        frames = StoredFrames(plan.pairing, lambda pair, name=name: plan.names.paths(pair)[name], clock)  # type: ignore[misc]
+    made, frames = [], StoredFrames(plan)
+    for frames.kind, video in plan.videos.items():
         # It existed, or all frames failed.
-        if name not in plan.complete_videos and any(path.exists() for _, path in frames.places):
-            write(name, video, frames)
+        if frames.kind not in plan.complete_videos and any(frames.places):
+            write(video, frames)
             made.append(video)
     for name, video in plan.videos.items():
         remove_frames(video, (plan.names.paths(pair)[name] for pair in plan.pairing.pairs))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pamcli.batch.overlapping import run_overlapped as run
+from pamcli.batch.run import run_overlapped as run
 from pamcli.errors import DeviceError, InputError, PamError
 from pamcli.inference import PAIRS_AT_ONCE
 
@@ -209,7 +209,7 @@ def test_no_thread_outlives_the_batch(stops_early: bool, monkeypatch: pytest.Mon
             time.sleep(0.6 if self.name.startswith("load") else 0.2)
 
     monkeypatch.setattr(threading, "Thread", SlowThread)
-    monkeypatch.setattr("pamcli.batch.overlapping.PATIENCE", PATIENCE)
+    monkeypatch.setattr("pamcli.batch.run.PATIENCE", PATIENCE)
     outcomes = run_overlapped(range(5), same, same, same)
     assert next(outcomes)[0] == 0
     outcomes.close() if stops_early else list(outcomes)
@@ -245,7 +245,7 @@ def test_no_jobs() -> None:
 
 
 def test_a_caller_that_stops_gets_nothing_more_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pamcli.batch.overlapping.PATIENCE", PATIENCE)
+    monkeypatch.setattr("pamcli.batch.run.PATIENCE", PATIENCE)
     computed, saving, go_on = threading.Event(), threading.Event(), threading.Event()
     saved: list[int] = []
 

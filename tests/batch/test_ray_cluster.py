@@ -54,7 +54,7 @@ def test_every_job_is_done_once_and_few_are_taken_ahead(cluster: Any, tmp_path: 
 
     outcomes = {}
     work = WriteSteps(tmp_path)
-    for job, outcome in run_on_ray(numbered(jobs()), work, address=cluster.address, cores=1):
+    for job, outcome in run_on_ray(numbered(jobs()), work, cluster.address, 1):
         assert job.line not in outcomes
         outcomes[job.line] = outcome
         done += 1
@@ -72,7 +72,7 @@ def test_every_job_is_done_once_and_few_are_taken_ahead(cluster: Any, tmp_path: 
 @pytest.mark.filterwarnings("ignore")
 def test_a_job_that_ends_its_worker_is_given_up_and_the_others_are_done(cluster: Any, tmp_path: Path) -> None:
     steps = WriteSteps(tmp_path)
-    jobs = run_on_ray(numbered([1, 98, 2, 3]), steps, address=cluster.address, cores=1)
+    jobs = run_on_ray(numbered([1, 98, 2, 3]), steps, cluster.address, 1)
     found = {job.line: outcome for job, outcome in jobs}
     assert sorted(found) == [1, 2, 3, 98]
     assert isinstance(found[98], DeviceError)
@@ -84,10 +84,10 @@ def test_a_job_that_ends_its_worker_is_given_up_and_the_others_are_done(cluster:
 def test_what_no_worker_can_load_ends_the_batch(cluster: Any, tmp_path: Path) -> None:
     steps = WriteSteps(tmp_path, broken="the weights are damaged")
     with pytest.raises(ModelError) as caught:
-        list(run_on_ray(numbered(range(5)), steps, address=cluster.address, cores=1))
+        list(run_on_ray(numbered(range(5)), steps, cluster.address, 1))
     assert str(caught.value) == "the weights are damaged (mend it)"
     with pytest.raises(DeviceError, match="no node of the cluster has 2 cores"):
-        list(run_on_ray(numbered(range(5)), steps, address=cluster.address, cores=2))
+        list(run_on_ray(numbered(range(5)), steps, cluster.address, 2))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -105,7 +105,7 @@ def test_what_is_kept_is_what_is_read(here: Path, suffix: str) -> None:
 
 def test_no_disparity_falls_below_what_is_searched(noisy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What recedes with the common change of its surroundings can be taken beyond infinity."""
-    monkeypatch.setattr("pamcli.batch.steady.fuse_frames", lambda disparity, *_: disparity - 100)
+    monkeypatch.setattr("pamcli.batch.matching.fuse_frames", lambda disparity, *_: disparity - 100)
     assert pam("disparity left.mkv right.mkv -o out.mkv --steady --count 2").lines == ["out.mkv"]
     assert pam("disparity left.mkv right.mkv -o p --steady --count 2 --min-disparity -3").code == 0
     assert maps("p")[1].min() == -3
