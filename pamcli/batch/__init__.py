@@ -4,8 +4,8 @@
 | --- | --- |
 | find the pairs that settings name; `Job`, `Result` | `jobs`, for videos `frames` |
 | plan a batch; the kinds of results | `plan`, `kinds` |
-| read, compute and write one pair; overlap these steps for many pairs | `processing`, `overlapping` |
-| run a plan here, in several processes, or on a cluster | `run`, `ray_cluster` |
+| read, compute and write one pair | `processing` |
+| run a plan here, overlapping these steps, in several processes, or on a cluster | `run`, `ray_cluster` |
 | `match_files`, `upscale_files`, ... | `matching`, `upscaling`, `rectification`, `depth` |
 | encode depth and point clouds; write videos; colour disparity maps | `metric`, `video_results`, `colors` |
 | read the calibration of settings; calibrate from images of a board | `camera_files`, `calibration` |

@@ -27,16 +27,13 @@ from pamcli.files.paths import are_packed, is_recording, join_names, quote
 from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.stereo_pair import split_packed
 
-MOST_SHOWN = 8
-"""Pairs and tips that `Calibrated.lines` lists; `facts` has all."""
+MOST_SHOWN = 8  # pairs and tips that `Calibrated.lines` lists; `facts` has all
 
 
 class BoardImages:
     """Images of a board from both cameras, read one pair at a time."""
 
-    def __init__(
-        self, inputs: Sequence[str], *, packed: PackedLayout | None = None, max_pixels: int | None
-    ) -> None:
+    def __init__(self, inputs: Sequence[str], packed: PackedLayout | None, max_pixels: int | None) -> None:
         """Find two folders, templates or videos, or one that holds both views in the layout `packed`.
 
         Raises UsageError, InputError. Suspected problems are logged.
@@ -44,24 +41,25 @@ class BoardImages:
         texts = [*inputs]
         if "" in texts:
             raise UsageError("LEFT RIGHT is empty", EMPTY_NAME)
-        self.layout: PackedLayout | None = packed or ("auto" if are_packed(texts) else None)
-        self.reader = PairReader(max_pixels, self.layout)
+        layout: PackedLayout | None = packed or ("auto" if are_packed(texts) else None)
+        self.layout, self.reader = layout, PairReader(max_pixels, layout)
         self.reader.rectifies_recording = self.reader.same_size = False
         if len(texts) == 1 and is_recording(texts[0]):
             found = pair_messages(texts[0])
-        elif len(texts) != (2 if self.layout is None else 1):
+        elif len(texts) != (2 if layout is None else 1):
             raise UsageError(
                 f"LEFT RIGHT must be two folders, templates or videos, got {join_names(texts)}",
                 "pass a single one with `packed`",
             )
         elif are_videos(texts):
-            if self.layout == "auto":
+            if layout == "auto":
                 raise UsageError("the layout of a video must be stated", PACKED_HINT)
             found = pair_frames(texts)
+        elif layout is not None:
+            found = resolve_packed(texts, by_suffix=not packed)
         else:
             try:
-                packed_ones = self.layout is not None
-                found = resolve_packed(texts, by_suffix=not packed) if packed_ones else resolve_pairs(*texts)
+                found = resolve_pairs(*texts)
             except UsageError as error:
                 if "`pairs`" not in (error.hint or ""):
                     raise
@@ -69,11 +67,11 @@ class BoardImages:
                 raise UsageError(error.message, hint) from error
         if found.unpaired:
             LOG.warning("ignored, without a partner: %s", join_names(found.unpaired))
-        self.pairs = found.pairs
-        self.are_frames = isinstance(found.pairs, FramePairs) and found.pairs.recording is None
-        """True for videos, of which only the most different moments are used."""
+        self.pairs, self.are_frames = found.pairs, False
         if isinstance(found.pairs, FramePairs):
             self.pairs, self.reader.recording = found.pairs.spread(SAMPLED_MOMENTS), found.pairs.recording
+            self.are_frames = found.pairs.recording is None
+            """True for videos, of which only the most different moments are used."""
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -107,12 +105,9 @@ class Calibrated:
 
     made: BoardCalibration
     board: Board
-    found: SightingCollector
-    """The detected boards."""
-    left_out: Sequence[Rejection]
-    """Unused pairs, with the reasons."""
-    tips: Sequence[str]
-    """Advice on how to improve the calibration."""
+    found: SightingCollector  # the detected boards
+    left_out: Sequence[Rejection]  # unused pairs, with the reasons
+    tips: Sequence[str]  # advice on how to improve the calibration
 
     def facts(self) -> dict[str, Any]:
         """Return the quality of the calibration in px, m and shares."""
@@ -147,32 +142,19 @@ class Calibrated:
         )
 
 
-def calibrate(
-    images: BoardImages,
-    board: Board,
-    *,
-    fisheye: bool = False,
-    tip: Callable[[str], str] = str,
-    advance: Callable[[], None] = lambda: None,
-) -> Calibrated:
-    """Calibrate two cameras from images of a board.
-
-    Args:
-        images: Images of the board.
-        board: The board.
-        fisheye: Whether to fit OpenCV's fisheye model.
-        tip: Converts the text of a tip.
-        advance: Called after each pair.
-
-    Raises InputError if no image shows the board, sizes differ, or the boards are too few.
-    """
-    return fit_boards(images.find_boards(board, advance), fisheye=fisheye, tip=tip, thin=images.are_frames)
-
-
 def fit_boards(
     found: SightingCollector, *, fisheye: bool, tip: Callable[[str], str], thin: bool = False
 ) -> Calibrated:
-    """Calibrate two cameras from detected boards; thin: use only the most different. Raises InputError."""
+    """Calibrate two cameras from detected boards.
+
+    Args:
+        found: The boards in images of both cameras.
+        fisheye: Whether to fit OpenCV's fisheye model.
+        tip: Converts the text of a tip.
+        thin: Whether to use only the most different boards.
+
+    Raises InputError if no image shows the board, sizes differ, or the boards are too few.
+    """
     size, sightings = found.require_sightings(), found.sightings
     if thin:
         sightings = select_diverse(sightings, size)

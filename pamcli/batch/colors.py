@@ -19,10 +19,8 @@ from pamcli.imaging.images import RgbImage, encode_image
 if TYPE_CHECKING:
     from pamcli.batch.video_results import StoredFrames
 
-DEFAULT_RANGE = (0.0, 192.0)
-"""Range (px or m) if all values are equal or unknown."""
-PERCENTILES = (1, 99)
-"""Percentiles of the known values at both ends of the range."""
+DEFAULT_RANGE = (0.0, 192.0)  # range (px or m) if all values are equal or unknown
+PERCENTILES = (1, 99)  # percentiles of the known values at both ends of the range
 
 
 class ColorRange:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -34,15 +34,12 @@ SIDES = ("left", "right")
 _MOST_POINTS = 100_000
 
 
-@dataclass(frozen=True)
-class _Frame:
+class _Frame(NamedTuple):
     """One pair of a scene."""
 
-    name: str
-    """Path of its images below `images/left` and `images/right`."""
+    name: str  # path of its images below `images/left` and `images/right`
     calibration: Calibration
-    points: np.ndarray
-    """(N,) with fields x, y, z, red, green, blue; empty unless it is the only pair."""
+    points: np.ndarray  # (N,) with fields x, y, z, red, green, blue
 
 
 class Export:
@@ -53,10 +50,8 @@ class Export:
         self.kind, self.folder = kind, Path(settings.output)
         if self.folder.is_file():
             raise UsageError(f"`output` {self.folder} is a file, not a folder")
-        shared = {each.name for each in fields(MatchSettings)} & {
-            each.name for each in fields(ExportSettings)
-        }
-        given = {name: getattr(settings, name) for name in shared - {"output"}}
+        names = {each.name for each in fields(MatchSettings)} & {*vars(settings)} - {"output"}
+        given = {name: getattr(settings, name) for name in names}
         match = MatchSettings(**given, unknown="occluded", workers=1)
         depths = "stereo/depth_maps" if kind == "colmap" else "depths"
         suffix = ".png.geometric.bin" if kind == "colmap" else ".png"
@@ -77,14 +72,11 @@ class Export:
 
     def write_cameras(self) -> list[Path]:
         """Write the cameras of all exported pairs; return the files. Raises OutputError."""
-        frames = self.processor.list_frames()
-        if not frames:
+        frame = self.processor.find_frame()
+        if frame is None:
             return []
-        files = (
-            _describe_colmap(frames, self.processor.many)
-            if self.kind == "colmap"
-            else _describe_nerfstudio(frames)
-        )
+        describe = _describe_colmap if self.kind == "colmap" else _describe_nerfstudio
+        files = describe(frame, self.processor.many)
         for name, data in files.items():
             write_atomically(self.folder / name, data)
         return [self.folder / name for name in files]
@@ -103,13 +95,13 @@ class _ExportProcessor(MatchProcessor):
         super().__init__(settings, plan)
         self.images = folder / "images" / "left"
         self.extras.add(RIGHT_DISPARITY.name)
-        self.frames: list[_Frame] = []
+        self.frame: _Frame | None = None  # the first exported pair
 
-    def list_frames(self) -> Sequence[_Frame]:
-        """Return the exported pairs; if a resumed batch skipped all pairs, one of those."""
-        if not self.frames and self.many and self.skipped is not None:
-            return [_Frame("", self.fit_calibration(self.read_pair(self.skipped)), np.empty(0))]
-        return self.frames
+    def find_frame(self) -> _Frame | None:
+        """Return the first exported pair; if a resumed batch skipped all pairs, one of those."""
+        if self.frame is None and self.many and self.skipped is not None:
+            return _Frame("", self.fit_calibration(self.read_pair(self.skipped)), np.empty(0))
+        return self.frame
 
     def fit_calibration(self, pair: StereoPair) -> Calibration:
         """Return the calibration for images of this size. Raises InputError without one."""
@@ -126,10 +118,10 @@ class _ExportProcessor(MatchProcessor):
         calibration = self.fit_calibration(pair)
 
         def encode_left(path: Path) -> Encoded:
-            stride = max(1, round((disparity.size / _MOST_POINTS) ** 0.5))
-            points = compute_points(disparity, calibration, image=pair.left.pixels, stride=stride)
-            short = path.relative_to(self.images).as_posix()
-            self.frames.append(_Frame(short, calibration, points[: 0 if self.many else None]))
+            if self.frame is None:
+                stride = max(1, round((disparity.size / _MOST_POINTS) ** 0.5))
+                points = compute_points(disparity, calibration, image=pair.left.pixels, stride=stride)
+                self.frame = _Frame(path.relative_to(self.images).as_posix(), calibration, points)
             return Encoded(encode_image(pair.left, ".png", name=str(path)))
 
         def encode_right_depth(path: Path) -> Encoded:
@@ -155,9 +147,9 @@ def _cameras(calibration: Calibration) -> list[dict[str, float]]:
     return [{**focal, "cx": x + move + 0.5, "cy": y + 0.5} for move in (0.0, calibration.offset)]
 
 
-def _describe_colmap(frames: Sequence[_Frame], many: bool) -> Mapping[str, bytes]:
+def _describe_colmap(frame: _Frame, many: bool) -> Mapping[str, bytes]:
     """Describe the rig for `colmap rig_configurator`, and a single pair as a sparse model."""
-    calibration = frames[0].calibration
+    calibration = frame.calibration
     cameras = [[each[key] for key in ("fx", "fy", "cx", "cy")] for each in _cameras(calibration)]
     rig: list[dict[str, Any]] = [
         {"image_prefix": f"{side}/", "camera_model_name": "PINHOLE", "camera_params": camera}
@@ -178,11 +170,11 @@ def _describe_colmap(frames: Sequence[_Frame], many: bool) -> Mapping[str, bytes
         "images.txt": [
             line
             for n in (1, 2)
-            for line in (f"{n} 1 0 0 0 {moves[n - 1]:.17g} 0 0 {n} {SIDES[n - 1]}/{frames[0].name}", "")
+            for line in (f"{n} 1 0 0 0 {moves[n - 1]:.17g} 0 0 {n} {SIDES[n - 1]}/{frame.name}", "")
         ],
         "points3D.txt": [
             f"{n} {x:.9g} {y:.9g} {z:.9g} {red} {green} {blue} 0"
-            for n, (x, y, z, red, green, blue) in enumerate(frames[0].points.tolist(), 1)
+            for n, (x, y, z, red, green, blue) in enumerate(frame.points.tolist(), 1)
         ],
     }
     files |= {
@@ -191,9 +183,9 @@ def _describe_colmap(frames: Sequence[_Frame], many: bool) -> Mapping[str, bytes
     return files
 
 
-def _describe_nerfstudio(frames: Sequence[_Frame]) -> Mapping[str, bytes]:
+def _describe_nerfstudio(frame: _Frame, many: bool) -> Mapping[str, bytes]:
     """Describe a pair in nerfstudio's `transforms.json`, with its points."""
-    (frame,) = frames
+    assert not many
     calibration = frame.calibration
     assert calibration.size is not None
     described = []

@@ -18,12 +18,9 @@ from pamcli.imaging.video_offset import find_offset
 from pamcli.imaging.videos import Video
 from pamcli.recordings.bags import Recording, find_nearest
 
-RATE_TOLERANCE = 0.01
-"""Relative difference at which frame rates count as equal."""
-TIME_TOLERANCE = 0.5
-"""Largest time between the frames of a pair, as a share of the time between two frames."""
-FEW_PAIRED = 0.5
-"""Share of paired frames below which a warning is logged."""
+RATE_TOLERANCE = 0.01  # relative difference at which frame rates count as equal
+TIME_TOLERANCE = 0.5  # largest time between the frames of a pair, as a share of the time between two frames
+FEW_PAIRED = 0.5  # share of paired frames below which a warning is logged
 _LARGEST = 10**12
 
 
@@ -33,10 +30,8 @@ class FramePairs:
 
     left: Path
     right: Path | None
-    numbers: NDArray[np.int64]
-    """(N, 2): number of the frame in the left and in the right video, from 0."""
-    recording: Any = None
-    """The `Recording` whose messages these are; None: videos."""
+    numbers: NDArray[np.int64]  # (N, 2): number of the frame in the left and in the right video, from 0
+    recording: Any = None  # the `Recording` whose messages these are; None: videos
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -55,7 +50,7 @@ class FramePairs:
         return list(FramePairs(self.left, self.right, self.numbers[places]))
 
 
-def pair_messages(text: str, *, start: int = 0, every: int = 1, count: int | None = None) -> Pairing:
+def pair_messages(text: str, start: int = 0, every: int = 1, count: int | None = None) -> Pairing:
     """Pair the images of a ROS bag by their time stamps. start, every, count: as of `pair_frames`.
 
     Raises UsageError: its topics are ambiguous, nothing is left; InputError: it cannot be read.
@@ -74,7 +69,6 @@ def pair_messages(text: str, *, start: int = 0, every: int = 1, count: int | Non
 
 def pair_frames(
     inputs: Sequence[str],
-    *,
     start: int = 0,
     every: int = 1,
     count: int | None = None,

@@ -32,15 +32,12 @@ class Job:
     """The file of each result by its kind: "disparity", "right_disparity" ..."""
     returned: Mapping[str, Path] = field(default_factory=dict)
     """The kind of the result that is returned as bytes, and a name with the suffix of its format."""
-    done: bool = False
-    """True if all results exist and must not be replaced."""
+    done: bool = False  # True if all results exist and must not be replaced
     error: PamError | None = None
-    line: int | None = None
-    """Line of the list."""
+    line: int | None = None  # line of the list
     videos: Mapping[str, Path] = field(default_factory=dict)
     """The videos that results become frames of, by their kinds."""
-    is_repeated: bool = False
-    """True if another process may have written a part of the results before it died."""
+    is_repeated: bool = False  # True if another process may have written a part of the results before it died
 
     @property
     def names(self) -> list[str]:
@@ -154,11 +151,11 @@ def find_pairs(settings: Pairs) -> tuple[Pairing | None, PackedLayout | None]:
         is_far = isinstance(settings, Cluster) and settings.engine == "ray"
         stream = is_far or str(settings.pairs) == str(STDIN)
         return None if stream else Pairing(read_pair_list(Path(settings.pairs), settings.null, root)), None
+    if packed is not None and "-" in inputs:
+        if len(inputs) > 1:
+            raise UsageError("- reads one image from stdin, so it must be the only input")
+        return Pairing((PairPaths(STDIN, None, "stdin"),), batch=False), packed
     if packed is not None:
-        if "-" in inputs:
-            if len(inputs) > 1:
-                raise UsageError("- reads one image from stdin, so it must be the only input")
-            return Pairing((PairPaths(STDIN, None, "stdin"),), batch=False), packed
         return resolve_packed(inputs, by_suffix=packed == "auto", root=root), packed
     if root is not None:
         raise UsageError("`root` requires `pairs` or `packed`", "drop `root`")
@@ -193,7 +190,7 @@ def _find_recorded(settings: Pairs, inputs: list[str]) -> Pairing:
         )
     from pamcli.batch.frames import pair_messages
 
-    return pair_messages(inputs[0], start=settings.start, every=settings.every, count=settings.count)
+    return pair_messages(inputs[0], settings.start, settings.every, settings.count)
 
 
 def _find_frames(settings: Pairs, inputs: list[str], packed: str | None) -> Pairing:
@@ -209,6 +206,4 @@ def _find_frames(settings: Pairs, inputs: list[str], packed: str | None) -> Pair
         raise UsageError("`offset` requires two videos", "drop `offset`")
     from pamcli.batch.frames import pair_frames
 
-    return pair_frames(
-        inputs, start=settings.start, every=settings.every, count=settings.count, offset=settings.offset
-    )
+    return pair_frames(inputs, settings.start, settings.every, settings.count, settings.offset)

@@ -94,8 +94,7 @@ class VideoFusion:
     """Fuses disparity maps with those of the previous frame as written, so that resuming changes nothing."""
 
     def __init__(self) -> None:
-        self.previous: PreviousFrame | None = None
-        """The last frame that was processed."""
+        self.previous: PreviousFrame | None = None  # the last frame that was processed
         self.restored: dict[str, PreviousFrame | None] = {}
         """The skipped frame before each pair; None if it is only in a finished video."""
 
@@ -129,8 +128,7 @@ class MatchProcessor(NetworkProcessor):
             self.calibration = load_rectified_calibration(settings)
             self.reader.rectifies_recording = False
         self.fusion = VideoFusion() if settings.steady else None
-        self.index: Path | None = None
-        """Index of the pages of a batch."""
+        self.index: Path | None = None  # index of the pages of a batch
         if plan.many and settings.page is not None:
             from pamcli.viewing.index import check_index, find_index_path
 
@@ -138,8 +136,7 @@ class MatchProcessor(NetworkProcessor):
             check_index(self.index, plan.outputs)
         self.shared_range: ColorRange | None = None
         """The range of the whole batch, for colour maps that are written after it."""
-        self.stored: dict[Path, Path] = {}
-        """The stored disparity map of each of these colour maps."""
+        self.stored: dict[Path, Path] = {}  # the stored disparity map of each of these colour maps
         if settings.steady:
             self.sequential = "`steady`"
         elif settings.range == "shared" and plan.many and kinds.COLOR_MAP.name not in plan.videos:

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from pamcli.calibration.distances import Region
     from pamcli.calibration.geometry import Calibration
 
-COARSE = 0.01
-"""Share of the median depth above which the 1 mm steps of a PNG are reported."""
+COARSE = 0.01  # share of the median depth above which the 1 mm steps of a PNG are reported
 
 
 class MetricEncoder:

@@ -40,10 +40,6 @@ if TYPE_CHECKING:
     from pamcli.batch.frames import FramePairs
 
 
-STORED = ".png"
-"""Format of stored frames: lossless, with 8 or 16 bits."""
-
-
 def plan_videos(
     options: Mapping[OutputKind, str | None], pairing: Pairing | None, format_name: str | None
 ) -> dict[str, Path]:
@@ -55,49 +51,40 @@ def plan_videos(
     places = {}
     main = next(iter(options))
     for kind, text in options.items():
-        path = Path(text or "")
-        is_bag, is_rerun = path.suffix.lower() in BAG_OUTPUT_SUFFIXES, kind.name == "rerun"
-        is_video = path.suffix.lower() in VIDEO_SUFFIXES and STORED in kind.suffixes
-        if text is None or not (is_bag or is_rerun or is_video) or "{}" in text or is_folder_name(text, True):
+        if text is None or "{}" in text or is_folder_name(text, True):
             continue
-        if is_rerun and pairing is not None:
+        path, name = Path(text), f"{kind.option} {quote(text)}"
+        suffix, is_rerun = path.suffix.lower(), kind.name == "rerun"
+        is_bag, is_video = suffix in BAG_OUTPUT_SUFFIXES, suffix in VIDEO_SUFFIXES and STORED in kind.suffixes
+        if not (is_bag or is_rerun or is_video):
+            continue
+        if pairing is None or (not is_rerun and _is_list(pairing)):
+            message = f"cannot use both `pairs` and the video {name}"
+            raise UsageError(message, "write images, or process two videos")
+        if not (is_rerun or pairing.batch):
+            continue
+        if is_bag and kind.name != "disparity":
+            hint = "name a folder" if kind.option == "`output`" else "use the bag for `output`"
+            raise UsageError(f"{name}: a ROS bag can only hold disparity maps", hint)
+        if is_video and suffix not in VIDEO_OUTPUT_SUFFIXES:
+            message = f"{name} must end with {' or '.join(VIDEO_OUTPUT_SUFFIXES)}"
+            raise UsageError(message, ".mkv is lossless, .mp4 plays everywhere")
+        if is_video and kind.suffixes != IMAGE_OUTPUT_SUFFIXES and suffix != ".mkv":
+            raise UsageError(f"{name} must be lossless", "use .mkv")
+        if is_video and format_name is not None and kind.suffixes == main.suffixes:
+            raise UsageError(f"cannot use both `format` and the video {quote(text)}", "drop `format`")
+        if is_rerun:
             from pamcli.recordings.rrd import import_rerun
 
             import_rerun()
-            places[kind.name] = path
-            continue
-        if pairing is None or any(pair.line is not None for pair in itertools.islice(pairing.pairs, 1)):
-            message = f"cannot use both `pairs` and the video {kind.option} {quote(text)}"
-            raise UsageError(message, "write images, or process two videos")
-        if not pairing.batch:
-            continue
-        if is_bag:
-            if kind.name != "disparity":
-                message = f"{kind.option} {quote(text)}: a ROS bag can only hold disparity maps"
-                hint = "name a folder" if kind.option == "`output`" else "use the bag for `output`"
-                raise UsageError(message, hint)
-            import_extra("rosbags.highlevel")
-            places[kind.name] = path
-            continue
-        if path.suffix.lower() not in VIDEO_OUTPUT_SUFFIXES:
-            raise UsageError(
-                f"{kind.option} {quote(text)} must end with {' or '.join(VIDEO_OUTPUT_SUFFIXES)}",
-                ".mkv is lossless, .mp4 plays everywhere",
-            )
-        if kind.suffixes != IMAGE_OUTPUT_SUFFIXES and path.suffix.lower() != ".mkv":
-            raise UsageError(f"{kind.option} {quote(text)} must be lossless", "use .mkv")
-        if format_name is not None and kind.suffixes == main.suffixes:
-            raise UsageError(f"cannot use both `format` and the video {quote(text)}", "drop `format`")
-        import_extra("av")
+        else:
+            import_extra("rosbags.highlevel" if is_bag else "av")
         places[kind.name] = path
     return places
 
 
-def frame_template(video: Path) -> str:
-    """Return the template of the stored frames of a video."""
-    suffix = video.suffix.lower()
-    stored = {RERUN_SUFFIX: ".npz", **dict.fromkeys(BAG_OUTPUT_SUFFIXES, ".npy")}.get(suffix, STORED)
-    return f"{frames_folder(video)}/{{}}{stored}"
+def _is_list(pairing: Pairing) -> bool:
+    return any(pair.line is not None for pair in itertools.islice(pairing.pairs, 1))
 
 
 def frames_folder(video: Path) -> Path:
@@ -117,6 +104,9 @@ def find_complete_videos(
     return frozenset(existing - unfinished)
 
 
+STORED = ".png"  # format of stored frames: lossless, with 8 or 16 bits
+FRAME_SUFFIXES = {RERUN_SUFFIX: ".npz", **dict.fromkeys(BAG_OUTPUT_SUFFIXES, ".npy")}
+"""Formats of the stored frames of other recordings than videos."""
 ASSEMBLED = (*VIDEO_SUFFIXES, *BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX)
 """Suffixes of results that are one file for all pairs of a batch."""
 
@@ -128,27 +118,18 @@ class Plan:
     """The jobs of a batch."""
 
     settings: BatchSettings
-    pairing: Pairing | None
-    """None for a list that is read while it is processed."""
-    packed: PackedLayout | None
-    """Layout of images that hold both views."""
+    pairing: Pairing | None  # none for a list that is read while it is processed
+    packed: PackedLayout | None  # layout of images that hold both views
     names: OutputPlan
-    read: Sequence[Place]
-    """Other files than images that are read, and that no result may overwrite."""
-    videos: Mapping[str, Path]
-    """Videos to write, by the kind of result."""
+    read: Sequence[Place]  # other files than images that are read, and that no result may overwrite
+    videos: Mapping[str, Path]  # videos to write, by the kind of result
     returned: Mapping[str, Path]
     """The result that is returned as bytes, by its kind, with a name that has the suffix of its format."""
-    many: bool
-    """True if the batch continues after a failed pair."""
-    shard: tuple[int, int] | None
-    """The share of the batch to process, and the number of shares; None: all."""
-    uses_ray: bool
-    """True if a Ray cluster processes the batch."""
-    frames: FramePairs | None = None
-    """The frames of a video or a recording; None for files."""
-    complete_videos: frozenset[str] = frozenset()
-    """Videos that exist and are kept."""
+    many: bool  # True if the batch continues after a failed pair
+    shard: tuple[int, int] | None  # the share of the batch to process, and the number of shares; None: all
+    uses_ray: bool  # True if a Ray cluster processes the batch
+    frames: FramePairs | None = None  # the frames of a video or a recording; None for files
+    complete_videos: frozenset[str] = frozenset()  # videos that exist and are kept
 
     @property
     def recording(self) -> Any:
@@ -249,7 +230,9 @@ def plan_batch(
     videos: dict[str, Path] = {}
     if any(os.path.splitext(text or "")[1].lower() in ASSEMBLED for text in texts.values()):
         videos = plan_videos(texts, pairing, format_name)
-        texts |= {kind: frame_template(videos[kind.name]) for kind in texts if kind.name in videos}
+        for kind in (each for each in texts if each.name in videos):
+            suffix = FRAME_SUFFIXES.get(videos[kind.name].suffix.lower(), STORED)
+            texts[kind] = f"{frames_folder(videos[kind.name])}/{{}}{suffix}"
     returned = {}
     if stdout := [kind for kind, text in texts.items() if text == "-"]:
         returned = _plan_returned(stdout, main, many, format_name)

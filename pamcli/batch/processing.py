@@ -33,10 +33,8 @@ Encoder = Callable[[Path], Encoded | None]
 class PairReader:
     """Reads pairs of images."""
 
-    rectifies_recording = True
-    """True if images of a recording are rectified with its `camera_info`."""
-    same_size = True
-    """False if a calibration permits views of two sizes."""
+    rectifies_recording = True  # True if images of a recording are rectified with its `camera_info`
+    same_size = True  # false if a calibration permits views of two sizes
 
     def __init__(self, max_pixels: int | None, packed: PackedLayout | None = None, recording: Any = None):
         """packed: layout of images that hold both views; recording: the `Recording` that holds the pairs."""
@@ -74,12 +72,10 @@ class PairReader:
 class Computed(NamedTuple):
     """The results of a pair, before they are encoded."""
 
-    encoders: Mapping[str, Encoder]
-    """The encoder of each kind of result that may be requested."""
+    encoders: Mapping[str, Encoder]  # the encoder of each kind of result that may be requested
     facts: Mapping[str, Any] = {}
     warnings: Sequence[str] = ()
-    remarks: Sequence[str] = ()
-    """Notes on the processing of a pair; each is reported once per batch."""
+    remarks: Sequence[str] = ()  # notes on the processing of a pair; each is reported once per batch
 
 
 def encode_view(image: RgbImage, path: Path, quality: int | None = None) -> Encoded:
@@ -91,20 +87,14 @@ class PairProcessor:
     """The steps of a command for each pair; other processes get a copy without the network."""
 
     settings: BatchSettings
-    network: Any = None
-    """A `StereoMatcher` or `StereoUpscaler`; None if not needed."""
-    facts: Mapping[str, Any] = {}
-    """Device and precision of the network, once it is loaded in this process."""
-    bar: Any = None
-    """A `Progress` of this process, or None."""
+    network: Any = None  # a `StereoMatcher` or `StereoUpscaler`; None if not needed
+    facts: Mapping[str, Any] = {}  # device and precision of the network, once it is loaded in this process
+    bar: Any = None  # a `Progress` of this process, or None
     sequential: str | None = None
     """The option that requires all pairs to be processed by one process in their order, if any."""
-    resume_hint: str | None = None
-    """Hint for an interrupted batch that cannot be resumed."""
-    cores: int | None = None
-    """Default number of cores of a Ray worker."""
-    skipped: Job | None = None
-    """The last job that was skipped because its results exist."""
+    resume_hint: str | None = None  # hint for an interrupted batch that cannot be resumed
+    cores: int | None = None  # default number of cores of a Ray worker
+    skipped: Job | None = None  # the last job that was skipped because its results exist
 
     def __init__(self, settings: BatchSettings, plan: Plan) -> None:
         self.settings, self.many, self.videos = settings, plan.many, plan.videos
@@ -208,8 +198,7 @@ class NetworkProcessor(PairProcessor):
     """The steps of a command that runs a network on rectified pairs."""
 
     settings: MatchSettings | UpscaleSettings
-    min_disparity: int | None = None
-    """Smallest disparity that is searched, px, if limited."""
+    min_disparity: int | None = None  # smallest disparity that is searched, px, if limited
     is_stretch_reported = False
 
     def __init__(self, settings: MatchSettings | UpscaleSettings, plan: Plan) -> None:

@@ -14,17 +14,12 @@ from pamcli.batch.jobs import Job, Result
 from pamcli.batch.run import Answers, run_one
 from pamcli.errors import DeviceError, PamError, UsageError, suggest_extra
 
-CONCURRENT_JOBS = 2
-"""Jobs that a worker processes at once: one is computed while another is read or written."""
-MOST_HELD_JOBS = 4
-"""Jobs that a worker holds, so that it does not wait for the network."""
-TRIES = 3
-"""Times that a job may end its worker before it fails."""
-CORES = 4
-"""Cores of a worker without a GPU."""
+CONCURRENT_JOBS = 2  # jobs that a worker processes at once: one is computed while another is read or written
+MOST_HELD_JOBS = 4  # jobs that a worker holds, so that it does not wait for the network
+TRIES = 3  # times that a job may end its worker before it fails
+CORES = 4  # cores of a worker without a GPU
 CONNECT_TIMEOUT = 5.0
-PATIENCE = 300.0
-"""Time in which the first worker must start, s."""
+PATIENCE = 300.0  # time in which the first worker must start, s
 
 
 class Worker:
@@ -105,12 +100,10 @@ def _plan_workers(nodes: list[dict[str, float]], cores: int | None, gpus: bool) 
 
 def _spread(ray: Any, jobs: Iterator[Job], new_worker: Callable[[], Any], count: int) -> Answers:
     workers: dict[int, Any] = {}
-    load: dict[int, int] = {}
-    """Jobs that each started worker holds."""
+    load: dict[int, int] = {}  # jobs that each started worker holds
     starting: dict[Any, int] = {}
     running: dict[Any, tuple[int, Job, int]] = {}
-    again: deque[tuple[Job, int]] = deque()
-    """Jobs to try again, each with its number of tries."""
+    again: deque[tuple[Job, int]] = deque()  # jobs to try again, each with its number of tries
     more, failures = True, 0
 
     def start() -> None:

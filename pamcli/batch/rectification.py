@@ -41,10 +41,8 @@ CALIBRATION = "calibration.yaml"
 NO_METRES = "without a calibration, distances remain unknown"
 FAR_APART, FAR_APART_SHARE = 5.0, 0.01
 """Vertical offset after rectification above which a pair fails: px, and share of the image height."""
-LARGEST_OFFSET = 0.5
-"""Median vertical offset after rectification above which a warning is given, px."""
-SAMPLED_FRAMES = 8
-"""Frames of a video from which the rectification without a calibration is estimated."""
+LARGEST_OFFSET = 0.5  # median vertical offset after rectification above which a warning is given, px
+SAMPLED_FRAMES = 8  # frames of a video from which the rectification without a calibration is estimated
 CHECKED, THEN_EVERY = 3, 16
 """Number of first pairs of a calibrated batch that are checked, and step of the pairs checked after them."""
 
@@ -94,10 +92,8 @@ class _RectifyProcessor(PairProcessor):
         self.reading: tuple[CameraDescription, Interpretation] | None = None
         """The cameras as files and options describe them; None without a calibration."""
         self.rig: Rig | None = None
-        self.frames: Sequence[PairPaths] = ()
-        """Frames of a video from which the rectification is estimated."""
-        self.failure: InputError | None = None
-        """The error that prevents every rectification, if any."""
+        self.frames: Sequence[PairPaths] = ()  # frames of a video from which the rectification is estimated
+        self.failure: InputError | None = None  # the error that prevents every rectification, if any
         self.sizes: tuple[tuple[int, int], tuple[int, int]] | None = None
         """Sizes of the first left and right image, which all others must have."""
         self.rectification: Rectification | None = None

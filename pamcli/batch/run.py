@@ -40,8 +40,7 @@ LEAST_PAIRS, LEAST_PIXELS = 8, 2_500_000
 """Smallest number of pairs, and pixels of their left images, for which starting another process pays: 16
 pairs of 741x497 px took 23.3 s in one process on two cores and 18.9 s in two; beside other programs, 40 s in
 two and more than 70 s in one."""
-PROCESS_MEMORY = 1_000_000_000
-"""Free memory that a process needs, bytes."""
+PROCESS_MEMORY = 1_000_000_000  # free memory that a process needs, bytes
 MOST_THREADS, THREAD_PIXELS = 8, 40_000_000
 """Largest number of threads that read for a GPU, and of pixels of left images that they hold together."""
 PATIENCE = 1.0

@@ -26,10 +26,8 @@ from pamcli.recordings.writing import write_disparities
 if TYPE_CHECKING:
     from pamcli.calibration.geometry import Calibration
 
-IMAGES_PER_SECOND = 25
-"""Rate of a video that is made of images, which have no time stamps."""
-Timed = Iterable[tuple[Fraction, np.ndarray]]
-"""Images (H, W, C), each with its time, s."""
+IMAGES_PER_SECOND = 25  # rate of a video that is made of images, which have no time stamps
+Timed = Iterable[tuple[Fraction, np.ndarray]]  # images (H, W, C), each with its time, s
 
 
 class StoredFrames:
@@ -38,8 +36,7 @@ class StoredFrames:
     Missing frames are skipped.
     """
 
-    kind = ""
-    """The kind of result that becomes a video."""
+    kind = ""  # the kind of result that becomes a video
 
     def __init__(self, plan: Plan) -> None:
         """Take the times of the left video's frames, or even steps for images. Raises InputError."""
@@ -49,8 +46,7 @@ class StoredFrames:
         """(N,): times in `unit`, ascending from 0."""
         self.unit, self.rate = Fraction(1, IMAGES_PER_SECOND), Fraction(IMAGES_PER_SECOND)
         """Seconds; frames per second."""
-        self.begin = 0
-        """Time of the first frame of a recording, ns since 1970."""
+        self.begin = 0  # time of the first frame of a recording, ns since 1970
         if not isinstance(pairs, FramePairs):
             return
         numbers = pairs.numbers[:, 0]

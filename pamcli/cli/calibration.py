@@ -90,14 +90,15 @@ def make(boards: Boards, output: Outputs, console: Console) -> None:
     check_new_file(output.output, ".yaml", ".yml", overwrite=output.overwrite)
     if output.page is not None:
         check_new_file(output.page, ".html", overwrite=output.overwrite, option="--page")
-    from pamcli.batch.calibration import BoardImages, calibrate
+    from pamcli.batch.calibration import BoardImages, fit_boards
 
-    images = BoardImages(boards.inputs, packed=boards.packed, max_pixels=boards.max_pixels)
+    images = BoardImages(boards.inputs, boards.packed, boards.max_pixels)
     with console.starting("OpenCV"):
         from pamcli.calibration.boards import Board
     board = Board(*boards.board, boards.square, boards.marker)
     with console.progress("pairs", len(images)) as bar:
-        found = calibrate(images, board, fisheye=boards.fisheye, tip=format_option_names, advance=bar.advance)
+        sightings, tip = images.find_boards(board, bar.advance), format_option_names
+        found = fit_boards(sightings, fisheye=boards.fisheye, tip=tip, thin=images.are_frames)
     write_atomically(output.output, found.file())
     if output.page is not None:
         write_atomically(output.page, found.page(output.output.name))

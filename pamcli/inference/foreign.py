@@ -40,6 +40,8 @@ class ForeignModel(StereoModel):
         self.runner, self.initial, self.compute = runner, initial, runner.compute
         self.has_confidence = "confidence" in description.outputs.values()
         self.runtime_note = f"{runner.note} ({description.architecture})"
+        self._statistics = np.array([description.mean, description.deviation], np.float32)[..., None, None]
+        """Mean and deviation of the channels, (2, 3, 1, 1)."""
         if runner.interface is None:
             return
         known = {port.name for port in runner.interface.inputs}
@@ -49,15 +51,6 @@ class ForeignModel(StereoModel):
                 f"{runner.name} does not have the inputs and outputs of its description: {runner.interface}",
                 "create a new one: pam weights describe",
             )
-        size = description.fixed_size
-        if size is not None and size not in (sides := [port.sides for port in runner.interface.inputs]):
-            height, width = size
-            if (width, height) in sides:
-                raise ModelError(
-                    f"size {width}x{height} in the description of {runner.name} is HEIGHTxWIDTH: "
-                    "it must be WIDTHxHEIGHT",
-                    f'write size = "{height}x{width}"',
-                )
 
     @classmethod
     def load(cls, path: Path, device: str, precision: str, network_from: str | None) -> "ForeignModel":
@@ -194,11 +187,6 @@ class ForeignModel(StereoModel):
         mean, deviation = self._statistics
         image = (image * deviation + mean) / np.float32(self.spec.white)
         return image[::-1] if self.spec.channels == "BGR" else image
-
-    @property
-    def _statistics(self) -> NDArray[np.float32]:
-        """Mean and deviation of the channels, (2, 3, 1, 1)."""
-        return np.array([self.spec.mean, self.spec.deviation], np.float32)[..., None, None]
 
     def _initial_flow(self, halved: NDArray[np.float32]) -> NDArray[np.float32]:
         assert self.initial is not None

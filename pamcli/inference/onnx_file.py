@@ -70,7 +70,7 @@ class OnnxModel(StereoModel):
     has_fixed_search = True
 
     def __init__(self, model: Path | bytes, device: str = "auto", precision: str = "auto") -> None:
-        """Open a file, or its bytes; `device`: see `providers`; `precision`: auto, or that of the file."""
+        """Open a file, or its bytes; `device`: see `runners`; `precision`: auto, or that of the file."""
         name = "the network" if isinstance(model, bytes) else str(model)
         if isinstance(model, Path):
             with convert_read_errors(model, "create one: pam weights export"):
@@ -79,7 +79,8 @@ class OnnxModel(StereoModel):
         try:
             self.metadata: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
             spec, stored = ModelSpec.from_metadata(self.metadata), self.metadata["precision"]
-            self.size = _read_size(self.metadata)
+            if not re.fullmatch(rf"\d{{1,5}}x\d{{1,5}}|{DYNAMIC}", size := self.metadata["input_size"]):
+                raise ValueError(size)
         except (ModelError, KeyError, ValueError) as error:  # also for metadata that are not UTF-8
             raise ModelError(
                 f"{name} is damaged, or was not written by pam", "create one: pam weights export"
@@ -87,6 +88,9 @@ class OnnxModel(StereoModel):
         if precision not in ("auto", stored):
             raise UsageError(f"{name} has the precision {stored}, not {precision}", "use `precision` auto")
         self.spec: ModelSpec = spec
+        if size != DYNAMIC:
+            width, height = map(int, size.split("x"))
+            self.size = height, width
         self.multiple = spec.row.multiple
         self.compute = Compute(torch.device("cpu"), stored, f"onnxruntime {where}")
 
@@ -143,18 +147,6 @@ class OnnxModel(StereoModel):
                 "export it again",
             )
         return [torch.from_numpy(each) for each in found]
-
-
-def _read_size(metadata: dict[str, str]) -> tuple[int, int] | None:
-    """Return the height and width of the images; raise KeyError or ValueError for damaged metadata."""
-    order = slice(None, None, -1) if "input_size" in metadata else slice(None)
-    text = metadata["input_size" if "input_size" in metadata else "size"]  # size, of pam 0.3: HEIGHTxWIDTH
-    if text == DYNAMIC:
-        return None
-    if (sides := re.fullmatch(r"(\d{1,5})x(\d{1,5})", text)) is None:
-        raise ValueError(text)
-    height, width = map(int, sides.groups()[order])
-    return height, width
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from pamcli.errors import DeviceError, UsageError
+from pamcli.errors import DeviceError, PamError, UsageError
 from pamcli.inference import device
 from pamcli.inference.device import Compute, catch_memory_errors
 from pamcli.inference.matcher import StereoMatcher
@@ -40,13 +41,63 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return pretend
 
 
-def test_auto_takes_what_the_machine_has(machine: Callable[..., None]) -> None:
-    assert Compute.choose().describe() == {"device": "cpu", "precision": "fp32"}
-    machine(mps=True)  # nobody tried one
-    assert Compute.choose().describe() == {"device": "cpu", "precision": "fp32"}
-    assert Compute.choose("mps").describe() == {"device": "mps", "precision": "fp32"}
-    machine(gpus=2, mps=True)
-    assert Compute.choose().describe() == {"device": "cuda:0", "precision": "fp32"}
+@pytest.mark.parametrize(
+    ("has", "asked", "expected"),
+    [
+        ({}, (), ("cpu", "fp32")),
+        ({"mps": True}, (), ("cpu", "fp32")),  # nobody tried one
+        ({"mps": True}, ("mps",), ("mps", "fp32")),
+        ({"gpus": 2, "mps": True}, (), ("cuda:0", "fp32")),
+        ({"gpus": 2}, ("cuda", "fp16"), ("cuda", "fp16")),
+        ({"gpus": 2}, ("cuda:1", "bf16"), ("cuda:1", "bf16")),
+        ({}, ("cpu", "bf16"), ("cpu", "bf16")),
+    ],
+)
+def test_a_device_and_a_precision_are_chosen(
+    machine: Callable[..., None], has: dict[str, Any], asked: tuple[str, ...], expected: tuple[str, str]
+) -> None:
+    machine(**has)
+    assert tuple(Compute.choose(*asked).describe().values()) == expected
+
+
+@pytest.mark.parametrize(
+    ("has", "asked", "kind", "words"),
+    [
+        ({"gpus": 2}, ("cuda:2",), DeviceError, r"no cuda:2 \(2 CUDA devices\) \(use `device` cpu\)"),
+        *(
+            ({}, (name,), DeviceError, f"this machine has no {name}")
+            for name in ("cuda", "cuda:0", "cuda:99", "mps")
+        ),
+        *(
+            ({}, (name,), UsageError, "unknown device.*cuda:N")
+            for name in (
+                "",
+                "gpu",
+                "CPU",
+                "cpu:0",
+                "mps:0",
+                "cuda:",
+                "cuda:-1",
+                "cuda:01",
+                "cuda:128",
+                "cuda:٣",
+            )
+        ),
+        ({}, ("cpu", "fp16"), DeviceError, "fp16 requires a GPU"),
+        ({}, ("cpu", "half"), UsageError, "unknown precision .half."),
+        ({"gpus": 1, "bf16": False}, ("cuda", "bf16"), DeviceError, "does not support bf16"),
+    ],
+)
+def test_what_the_machine_does_not_have_is_refused(
+    machine: Callable[..., None],
+    has: dict[str, Any],
+    asked: tuple[str, ...],
+    kind: type[PamError],
+    words: str,
+) -> None:
+    machine(**has)
+    with pytest.raises(kind, match=words):
+        Compute.choose(*asked)
 
 
 def test_a_gpu_that_is_held_or_too_old_is_one_line(
@@ -66,56 +117,6 @@ def test_a_gpu_that_is_held_or_too_old_is_one_line(
         catch_memory_errors("little"),
     ):
         raise RuntimeError("CUDA error: no kernel image is available\nCompile with ...")
-
-
-def test_a_gpu_is_taken_by_its_number(machine: Callable[..., None]) -> None:
-    machine(gpus=2)
-    assert Compute.choose("cuda", "fp16").device == torch.device("cuda")
-    assert Compute.choose("cuda:1", "bf16").device == torch.device("cuda:1")
-    with pytest.raises(DeviceError, match=r"no cuda:2 \(2 CUDA devices\) \(use `device` cpu\)"):
-        Compute.choose("cuda:2")
-
-
-@pytest.mark.parametrize("name", ["cuda", "cuda:0", "cuda:99", "mps"])
-def test_a_device_that_is_not_there(machine: Callable[..., None], name: str) -> None:
-    with pytest.raises(DeviceError, match=f"this machine has no {name}") as caught:
-        Compute.choose(name)
-    assert caught.value.exit_code == 5
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        "gpu",
-        "CPU",
-        "cpu:0",
-        "mps:0",
-        "meta",
-        "cuda:",
-        "cuda:-1",
-        "cuda:01",
-        "cuda:128",
-        "cuda:٣",
-        "cuda\n",
-    ],
-)
-def test_a_device_that_does_not_exist(name: str) -> None:
-    with pytest.raises(UsageError, match="unknown device") as caught:
-        Compute.choose(name)
-    assert "cuda:N" in str(caught.value)
-
-
-def test_precisions(machine: Callable[..., None]) -> None:
-    assert Compute.choose("cpu", "bf16").precision == "bf16"
-    with pytest.raises(DeviceError, match="fp16 requires a GPU") as caught:
-        Compute.choose("cpu", "fp16")
-    assert caught.value.exit_code == 5
-    with pytest.raises(UsageError, match=r"unknown precision .half."):
-        Compute.choose("cpu", "half")
-    machine(gpus=1, bf16=False)
-    with pytest.raises(DeviceError, match="does not support bf16"):
-        Compute.choose("cuda", "bf16")
 
 
 @pytest.mark.parametrize(
@@ -159,12 +160,6 @@ def test_auto_is_16_bits_on_gpus(machine: Callable[..., None]) -> None:
     assert Compute.choose(reduce=True).precision == "fp16"
     machine(mps=True)
     assert Compute.choose("mps", reduce=True).precision == "fp32"
-
-
-def test_what_a_gpu_computes_in_hardware(machine: Callable[..., None]) -> None:
-    for bf16, expected in ((True, "bf16"), (False, "fp16")):
-        machine(gpus=1, bf16=bf16)
-        assert device.hardware_precision(torch.device("cuda:0")) == expected
 
 
 def test_auto_lowers_the_precision_where_that_changes_next_to_nothing(
