@@ -54,6 +54,7 @@ def failing(number: int, error: Exception) -> Callable[..., int]:
 def test_every_step_gets_what_the_one_before_made() -> None:
     outcomes = run_overlapped(range(20), lambda job: job + 100, lambda job, x: (job, x), lambda job, x: [x])
     assert list(outcomes) == [(job, [(job, job + 100)]) for job in range(20)]
+    assert list(run_overlapped([], same, same, same)) == []
 
 
 @pytest.mark.parametrize("broken", [0, 1, 2], ids=["load", "compute", "save"])
@@ -238,10 +239,6 @@ def test_a_reader_that_waits_for_ever_owns_no_network() -> None:
     gc.collect()
     assert alive() is None
     more.set()
-
-
-def test_no_jobs() -> None:
-    assert list(run_overlapped([], same, same, same)) == []
 
 
 def test_a_caller_that_stops_gets_nothing_more_saved(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pamcli.errors import InputError
 from pamcli.inference.device import cpu_has_bf16
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
 from pamcli.inference.tiles import MemoryBudget
@@ -57,13 +56,3 @@ def test_images_of_mixed_sizes_are_upscaled() -> None:
         for image in upscaler(*pair(width, height)):
             assert image.shape == (2 * height, 2 * width, 3)
             assert image.std() > 10
-
-
-@pytest.mark.parametrize(("width", "height", "least"), [(15, 40, 16), (40, 15, 16)])
-def test_images_below_the_smallest_size_are_refused(
-    matcher: StereoMatcher, width: int, height: int, least: int
-) -> None:
-    with pytest.raises(
-        InputError, match=f"left image is {width}x{height}: both sides must be at least {least}"
-    ):
-        matcher(*pair(width, height))

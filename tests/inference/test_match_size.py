@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,25 +41,32 @@ def test_each_effort_has_its_size(height: int, width: int, times: tuple[float, f
     assert choose_matching_size("auto", height, width) == choose_matching_size("normal", height, width)
 
 
-def test_auto_leaves_what_is_hardly_too_large() -> None:
-    side = round(EFFORTS["normal"].largest ** 0.5)
-    assert choose_matching_size("auto", side + 50, side + 50) == (side + 50, side + 50)
-    assert choose_matching_size("auto", side + 300, side + 300) == (side, side)
+SIDE = round(EFFORTS["normal"].largest ** 0.5)
 
 
-def test_a_factor_and_a_width() -> None:
-    assert choose_matching_size(3, 100, 150) == (300, 450)
-    assert choose_matching_size(0.25, 400, 600) == (100, 150)
-    assert choose_matching_size(300, 400, 600) == (200, 300)
-    assert choose_matching_size(0.1, 40, 600) == (16, 60), "no side is too short to be matched"
+@pytest.mark.parametrize(
+    ("size", "image", "most", "expected"),
+    [
+        ("auto", (SIDE + 50, SIDE + 50), None, (SIDE + 50, SIDE + 50)),  # hardly too large
+        ("auto", (SIDE + 300, SIDE + 300), None, (SIDE, SIDE)),
+        (3, (100, 150), None, (300, 450)),
+        (0.25, (400, 600), None, (100, 150)),
+        (300, (400, 600), None, (200, 300)),
+        (0.1, (40, 600), None, (16, 60)),  # no side is too short to be matched
+        ("auto", (240, 320), (480, 640), (480, 640)),  # of a network of one size
+        ("auto", (240, 320), (300, 640), (300, 400)),
+        ("auto", (240, 320), (240, 640), (240, 320)),
+    ],
+)
+def test_a_size_is_a_factor_a_width_or_a_rule(
+    size: Any, image: tuple[int, int], most: tuple[int, int] | None, expected: tuple[int, int]
+) -> None:
+    assert choose_matching_size(size, *image, most) == expected
+
+
+def test_a_width_far_above_the_images_is_refused() -> None:
     with pytest.raises(UsageError, match="3000 px is more than 4 times the width"):
         choose_matching_size(3000, 400, 600)
-
-
-def test_auto_fits_into_a_network_of_one_size() -> None:
-    assert choose_matching_size("auto", 240, 320, (480, 640)) == (480, 640)
-    assert choose_matching_size("auto", 240, 320, (300, 640)) == (300, 400)
-    assert choose_matching_size("auto", 240, 320, (240, 640)) == (240, 320)
 
 
 def test_images_with_faults_are_upscaled_less(large: Cut) -> None:
@@ -187,11 +195,7 @@ def test_progress_rises_band_by_band(
     [
         (None, (64, 96), []),
         ((160, 160), (80, 80), []),
-        (
-            (64, 96),
-            (60, 90),
-            ["matched at 90x60 instead of 180x120", "export the network"],
-        ),
+        ((64, 96), (60, 90), ["matched at 90x60 instead of 180x120", "export the network"]),
         ((96, 224), (60, 90), ["matched at 144x96 instead of 180x120 and padded to 224x96"]),
         ((832, 992), (780, 980), ["padded to 992x832"]),
     ],

@@ -100,12 +100,9 @@ def test_padding_repeats_the_edge_at_the_top_and_the_right(height: int, width: i
     above, beside = padding(height, width, 32)
     assert (height + above) % 32 == (width + beside) % 32 == 0
     assert max(above, beside) < 32
+    assert padding(height, width, size=(80, 80)) == (80 - height, 80 - width)
     by_hand = np.pad(image, ((above, 0), (0, beside), (0, 0)), mode="edge").transpose(2, 0, 1)
     assert np.array_equal(to_network(torch.from_numpy(image), above, beside)[0].numpy(), by_hand)
-
-
-def test_padding_fills_an_exported_size() -> None:
-    assert padding(20, 30, size=(32, 32)) == (12, 2)
 
 
 def test_the_matcher_pads_as_one_would_by_hand(matcher: StereoMatcher, small: Cut) -> None:

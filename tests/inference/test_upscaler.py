@@ -24,14 +24,10 @@ def tiny(large: Cut) -> Cut:
     return large[60:93, 200:241]
 
 
-def test_the_scale_is_that_of_the_name(upscaler: StereoUpscaler) -> None:
-    assert upscaler.spec.scale == upscaler.scale
-    assert upscaler.scale in (2, 4)
-
-
 @pytest.mark.parametrize(("height", "width"), [(8, 8), (9, 31), (33, 41)])
 def test_both_views_grow_by_the_scale(upscaler: StereoUpscaler, tiny: Cut, height: int, width: int) -> None:
     cut = tiny[:height, :width]
+    assert upscaler.spec.scale == upscaler.scale
     for view in upscaler(cut.left, cut.right):
         assert view.shape == (height * upscaler.scale, width * upscaler.scale, 3)
         assert view.dtype == np.uint8
@@ -48,6 +44,8 @@ def test_the_type_is_kept_and_the_image_is_the_same(
     left, right = ((view / 255 * largest).astype(dtype) for view in (tiny.left, tiny.right))
     found = upscaler.upscale_left(left, right)
     assert found.dtype == dtype
+    mixed = upscaler(left[:8, :8], (tiny.right[:8, :8] / 255).astype(np.float32))
+    assert [view.dtype for view in mixed] == [dtype, np.float32], "each view keeps its own type"
     rounding = {np.uint8: 0.5 / 255, np.uint16: 1 / 65535, np.float16: 2**-8}.get(dtype, 0) + 1e-5
     assert np.abs(found.astype(np.float64) / largest - expected.astype(np.float64)).max() < rounding
 
@@ -59,11 +57,6 @@ def test_16_bit_images_of_low_contrast_keep_their_levels(upscaler: StereoUpscale
     for found, expected in zip(upscaler(*raw), upscaler(*stretched), strict=True):
         assert found.dtype == np.uint16
         assert np.quantile(np.abs(found - (low + expected * (high - low))), 0.95) < 1
-
-
-def test_each_view_keeps_its_own_type(upscaler: StereoUpscaler, tiny: Cut) -> None:
-    left, right = upscaler(tiny.left[:8, :8], tiny.right[:8, :8].astype(np.float32) / 255)
-    assert (left.dtype, right.dtype) == (np.uint8, np.float32)
 
 
 def test_the_result_is_the_image_in_more_pixels(upscaler: StereoUpscaler, tiny: Cut) -> None:
