@@ -17,48 +17,47 @@ Pixels = NDArray[np.generic]  # an image (H, W, 3) RGB: uint8, uint16, or floati
 def check_pair(left: Pixels, right: Pixels, smallest: int) -> None:
     """Raise InputError unless both are (H, W, 3) of one size, at least `smallest` px on each side."""
     for name, image in (("left", left), ("right", right)):
-        if not isinstance(image, np.ndarray | np.generic):
-            raise InputError(
-                f"the {name} image must be a NumPy array, got {type(image).__name__}",
-                "use pamcli.read_image(path).pixels, or numpy.asarray for images of other libraries",
-            )
-        if image.ndim != 3 or image.shape[2] != 3:
-            hint = "numpy.dstack([grey] * 3) converts a grey image" if image.ndim == 2 else None
-            if image.shape[2:] == (4,):
-                hint = "image[..., :3] omits the alpha channel"
-            elif image.ndim == 4:
-                hint = "pass one pair at a time"
-            elif image.ndim == 3 and image.shape[0] == 3:
-                hint = "image.transpose(1, 2, 0) moves the channels to the end"
-            raise InputError(f"the {name} image must be (height, width, 3), got {image.shape}", hint)
-        if min(image.shape[:2]) < smallest:
-            raise InputError(
-                f"the {name} image is {image.shape[1]}x{image.shape[0]}: "
-                f"both sides must be at least {smallest} px",
-                "use larger images",
-            )
-        if image.dtype.newbyteorder("=") in RANGES:
-            continue
-        if not np.issubdtype(image.dtype, np.floating):
-            raise InputError(
-                f"the {name} image must be uint8, uint16 or floating-point, got {image.dtype}",
-                "convert it to one of these",
-            )
-        low, high = (float(np.float32(bound)) for bound in (image.min(), image.max()))
-        if np.isnan(low):
-            raise InputError(f"the {name} image contains NaN", "numpy.nan_to_num replaces NaN by 0")
-        if low < 0 or high > 1:
-            raise InputError(
-                f"the {name} image has values from {low:g} to {high:g}: "
-                "floating-point images must be in [0, 1]",
-                "divide it by its largest possible value",
-            )
+        if (problem := _find_problem(image, smallest)) is not None:
+            what, hint = problem
+            raise InputError(f"the {name} image {what}", hint)
     if left.shape != right.shape:
         raise InputError(
             f"the left image is {left.shape[1]}x{left.shape[0]} but the right image is "
             f"{right.shape[1]}x{right.shape[0]}: both images of a rectified pair must have the same size",
             "rectify them first: pam rectify",
         )
+
+
+def _find_problem(image: Pixels, smallest: int) -> tuple[str, str | None] | None:
+    """Return what is wrong with an image array, and a hint."""
+    if not isinstance(image, np.ndarray | np.generic):
+        hint = "use pamcli.read_image(path).pixels, or numpy.asarray for images of other libraries"
+        return f"must be a NumPy array, got {type(image).__name__}", hint
+    if image.ndim != 3 or image.shape[2] != 3:
+        hint = None
+        if image.ndim == 2:
+            hint = "numpy.dstack([grey] * 3) converts a grey image"
+        elif image.ndim == 4:
+            hint = "pass one pair at a time"
+        elif image.shape[2:] == (4,):
+            hint = "image[..., :3] omits the alpha channel"
+        elif image.ndim == 3 and image.shape[0] == 3:
+            hint = "image.transpose(1, 2, 0) moves the channels to the end"
+        return f"must be (height, width, 3), got {image.shape}", hint
+    if min(image.shape[:2]) < smallest:
+        size = f"is {image.shape[1]}x{image.shape[0]}"
+        return f"{size}: both sides must be at least {smallest} px", "use larger images"
+    if image.dtype.newbyteorder("=") in RANGES:
+        return None
+    if not np.issubdtype(image.dtype, np.floating):
+        return f"must be uint8, uint16 or floating-point, got {image.dtype}", "convert it to one of these"
+    low, high = (float(np.float32(bound)) for bound in (image.min(), image.max()))
+    if np.isnan(low):
+        return "contains NaN", "numpy.nan_to_num replaces NaN by 0"
+    if low < 0 or high > 1:
+        values = f"has values from {low:g} to {high:g}: floating-point images must be in [0, 1]"
+        return values, "divide it by its largest possible value"
+    return None
 
 
 def padding(
