@@ -55,12 +55,9 @@ def depth_files(settings: DepthSettings) -> Batch:
     """
     main = kinds.INVERTED_DEPTH if settings.invert else kinds.DEPTH
     results = kinds.collect_places(settings, main, *kinds.OF_DISPARITY)
-    image = None if settings.image is None else str(settings.image)
-    has_points = (settings.point_cloud, settings.mesh, settings.rerun) != (None, None, None)
-    tag = main.folder_tag or "_disparity"
-    find = partial(_find_maps, [*map(str, settings.inputs)], image, has_points, settings.scale is not None)
+    files, tag = settings.calibration_files, main.folder_tag or "_disparity"
     try:
-        plan = plan_batch(settings, results, find=find, read=settings.calibration_files, tag=tag)
+        plan = plan_batch(settings, results, find=partial(_find_maps, settings), read=files, tag=tag)
     except UsageError as error:
         if "`root`" not in (error.hint or ""):
             raise
@@ -78,15 +75,15 @@ def _holds_8_bits(path: str) -> bool:
     return head.startswith(b"\x89PNG") and head[24:] == b"\x08"
 
 
-def _find_maps(inputs: Sequence[str], image: str | None, has_points: bool, is_scaled: bool) -> Pairing:
+def _find_maps(settings: DepthSettings) -> Pairing:
     """Pair disparity maps with their left images, or None. Raises UsageError, InputError."""
+    inputs, image = [*map(str, settings.inputs)], settings.image and str(settings.image)
     if "" in inputs:
         raise UsageError("DISPARITY is empty", EMPTY_NAME)
     if are_videos(inputs):
         if len(inputs) > 1 or image is not None:
-            raise UsageError(
-                "a video of disparity maps must be the only input", "drop `image` and all other inputs"
-            )
+            message = "a video of disparity maps must be the only input"
+            raise UsageError(message, "drop `image` and all other inputs")
         pairing = pair_frames(inputs)
         Video(Path(inputs[0])).check_disparities()
         return pairing
@@ -98,24 +95,25 @@ def _find_maps(inputs: Sequence[str], image: str | None, has_points: bool, is_sc
         pairing = Pairing(tuple(sorted(names, key=lambda pair: natural_key(str(pair.key)))))
     else:
         photos = [each for each in inputs if Path(each).suffix.lower() in _PHOTOS]
-        if len(inputs) == 2 and not is_scaled:
+        if len(inputs) == 2 and settings.scale is None:
             photos += filter(_holds_8_bits, inputs)
         if photos:
             hint = "pam disparity LEFT RIGHT measures in an image pair, with the same options"
             raise UsageError(f"pam depth reads disparity maps, got the image {photos[0]}", hint)
         pairing = resolve_packed(inputs, suffixes=DISPARITY_INPUT_SUFFIXES)
         # Disparities of the right view have depth, but not the points and colours of the left camera.
-        endings = (*OTHER_RESULTS, RIGHT_VIEW) if has_points or image is not None else OTHER_RESULTS
+        needs_left = any((settings.point_cloud, settings.mesh, settings.rerun, image))
+        endings = (*OTHER_RESULTS, RIGHT_VIEW) if needs_left else OTHER_RESULTS
         pairing = _skip_other_results(pairing, inputs, endings)
     if image is None:
         return pairing
-    if pairing.batch and not ("{}" in image or os.path.isdir(image)):
-        raise UsageError(f"`image` {image} is one file for several maps", "name a folder or a template")
     if os.path.isdir(image):
         by_stem = list_images_by_stem(Path(image))
         if alone := [pair.left for pair in pairing.pairs if pair.left.stem not in by_stem]:
             raise UsageError(f"`image` {image}: no image for {join_names(alone)}")
         images = [by_stem[pair.left.stem] for pair in pairing.pairs]
+    elif pairing.batch and "{}" not in image:
+        raise UsageError(f"`image` {image} is one file for several maps", "name a folder or a template")
     else:
         images = [Path(image.replace("{}", pair.key or "")) for pair in pairing.pairs]
     for each in images:
@@ -133,8 +131,7 @@ def _skip_other_results(pairing: Pairing, inputs: Sequence[str], endings: Sequen
         names = (stem.name.removesuffix(ending) for ending in endings if stem.name.endswith(ending))
         return str(pair.left) not in inputs and any(name and stem.with_name(name) in stems for name in names)
 
-    others = dict.fromkeys(pair.left for pair in pairing.pairs if is_other(pair))
-    if others:
+    if others := dict.fromkeys(pair.left for pair in pairing.pairs if is_other(pair)):
         LOG.info(f"ignored, because their names are not those of left disparity maps: {join_names(others)}")
     return pairing._replace(pairs=tuple(pair for pair in pairing.pairs if pair.left not in others))
 

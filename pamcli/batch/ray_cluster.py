@@ -138,7 +138,8 @@ def _spread(ray: Any, jobs: Iterator[Job], new_worker: Callable[[], Any], count:
         if not ready and not running:
             raise DeviceError(f"no worker of the cluster started within {PATIENCE:.0f} s")
         for ref in ready:
-            result = ended = None
+            result: Any = None
+            ended: Exception | None = None
             try:
                 result = ray.get(ref)
             except PamError as error:  # raised by `start`

@@ -1,5 +1,7 @@
 """Convert image arrays for networks and back."""
 
+from typing import Any
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -28,7 +30,7 @@ def check_pair(left: Pixels, right: Pixels, smallest: int) -> None:
         )
 
 
-def _find_problem(image: Pixels, smallest: int) -> tuple[str, str | None] | None:
+def _find_problem(image: Any, smallest: int) -> tuple[str, str | None] | None:
     """Return what is wrong with an image array, and a hint."""
     if not isinstance(image, np.ndarray | np.generic):
         hint = "use pamcli.read_image(path).pixels, or numpy.asarray for images of other libraries"
