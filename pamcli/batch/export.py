@@ -14,7 +14,7 @@ from pamcli.batch.jobs import Job
 from pamcli.batch.kinds import RIGHT_DISPARITY
 from pamcli.batch.matching import MatchProcessor
 from pamcli.batch.plan import Plan, plan_batch
-from pamcli.batch.processing import Encoder
+from pamcli.batch.processing import Encoder, Results
 from pamcli.batch.run import Batch
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.point_cloud import compute_points, encode_ply
@@ -42,44 +42,30 @@ class _Frame(NamedTuple):
     points: np.ndarray  # (N,) with fields x, y, z, red, green, blue
 
 
-class Export:
-    """A batch that writes images and depth maps into a folder, and then a description of their cameras."""
+def export_files(settings: ExportSettings, kind: Kind) -> Batch:
+    """Export images, depth maps and a description of their cameras into a folder, as `pam export` does.
 
-    def __init__(self, settings: ExportSettings, kind: Kind) -> None:
-        """Plan the files of a scene. Raises UsageError, InputError."""
-        self.kind, self.folder = kind, Path(settings.output)
-        if self.folder.is_file():
-            raise UsageError(f"`output` {self.folder} is a file, not a folder")
-        names = {each.name for each in fields(MatchSettings)} & {*vars(settings)} - {"output"}
-        given = {name: getattr(settings, name) for name in names}
-        match = MatchSettings(**given, unknown="occluded", workers=1)
-        depths = "stereo/depth_maps" if kind == "colmap" else "depths"
-        suffix = ".png.geometric.bin" if kind == "colmap" else ".png"
-        results: dict[OutputKind, Any] = {}
-        for side in SIDES:
-            image = OutputKind(side, "`output`", (".png",))
-            results[image] = f"{self.folder}/images/{side}/{{}}.png"
-            depth = OutputKind(f"{side}_depth", "`output`", (".bin", ".png"))
-            results[depth] = f"{self.folder}/{depths}/{side}/{{}}{suffix}"
-        plan = plan_batch(match, results, read=settings.calibration_files, tag="_scene")
-        if kind == "nerfstudio" and plan.many:
-            raise UsageError(
-                "nerfstudio needs the pose of every image, which several pairs do not state",
-                "export one pair, or use `pam export colmap` and reconstruct the poses",
-            )
-        self.processor = _ExportProcessor(match, plan, self.folder)
-        self.batch = Batch(plan, self.processor)
-
-    def write_cameras(self) -> list[Path]:
-        """Write the cameras of all exported pairs; return the files. Raises OutputError."""
-        frame = self.processor.find_frame()
-        if frame is None:
-            return []
-        describe = _describe_colmap if self.kind == "colmap" else _describe_nerfstudio
-        files = describe(frame, self.processor.many)
-        for name, data in files.items():
-            write_atomically(self.folder / name, data)
-        return [self.folder / name for name in files]
+    Raises UsageError, InputError: Before any work. If a pair fails, its result has an `error`.
+    """
+    folder = Path(settings.output)
+    if folder.is_file():
+        raise UsageError(f"`output` {folder} is a file, not a folder")
+    names = {each.name for each in fields(MatchSettings)} & {*vars(settings)} - {"output"}
+    given = {name: getattr(settings, name) for name in names}
+    match = MatchSettings(**given, unknown="occluded", workers=1)
+    depths, suffix = ("stereo/depth_maps", ".png.geometric.bin") if kind == "colmap" else ("depths", ".png")
+    results: dict[OutputKind, Any] = {}
+    for side in SIDES:
+        results[OutputKind(side, "`output`", (".png",))] = f"{folder}/images/{side}/{{}}.png"
+        depth = OutputKind(f"{side}_depth", "`output`", (".bin", ".png"))
+        results[depth] = f"{folder}/{depths}/{side}/{{}}{suffix}"
+    plan = plan_batch(match, results, read=settings.calibration_files, tag="_scene")
+    if kind == "nerfstudio" and plan.many:
+        raise UsageError(
+            "nerfstudio needs the pose of every image, which several pairs do not state",
+            "export one pair, or use `pam export colmap` and reconstruct the poses",
+        )
+    return Batch(plan, _ExportProcessor(match, plan, folder, kind))
 
 
 def _encode_depth(depth: np.ndarray, path: Path) -> Encoded:
@@ -91,11 +77,22 @@ def _encode_depth(depth: np.ndarray, path: Path) -> Encoded:
 
 
 class _ExportProcessor(MatchProcessor):
-    def __init__(self, settings: MatchSettings, plan: Plan, folder: Path) -> None:
+    def __init__(self, settings: MatchSettings, plan: Plan, folder: Path, kind: Kind) -> None:
         super().__init__(settings, plan)
-        self.images = folder / "images" / "left"
+        self.folder, self.kind = folder, kind
         self.extras.add(RIGHT_DISPARITY.name)
         self.frame: _Frame | None = None  # the first exported pair
+
+    def finish(self, results: Results) -> Results:
+        try:
+            yield from results
+        finally:  # also if a pair failed: the cameras are those of the others
+            if (frame := self.find_frame()) is not None:
+                describe = _describe_colmap if self.kind == "colmap" else _describe_nerfstudio
+                files = {self.folder / name: data for name, data in describe(frame, self.many).items()}
+                for path, data in files.items():
+                    write_atomically(path, data)
+                self.made = [*files]
 
     def find_frame(self) -> _Frame | None:
         """Return the first exported pair; if a resumed batch skipped all pairs, one of those."""
@@ -121,7 +118,9 @@ class _ExportProcessor(MatchProcessor):
             if self.frame is None:
                 stride = max(1, round((disparity.size / _MOST_POINTS) ** 0.5))
                 points = compute_points(disparity, calibration, image=pair.left.pixels, stride=stride)
-                self.frame = _Frame(path.relative_to(self.images).as_posix(), calibration, points)
+                self.frame = _Frame(
+                    path.relative_to(self.folder / "images" / "left").as_posix(), calibration, points
+                )
             return Encoded(encode_image(pair.left, ".png", name=str(path)))
 
         def encode_right_depth(path: Path) -> Encoded:

@@ -94,6 +94,7 @@ class PairProcessor:
     """The option that requires all pairs to be processed by one process in their order, if any."""
     resume_hint: str | None = None  # hint for an interrupted batch that cannot be resumed
     cores: int | None = None  # default number of cores of a Ray worker
+    made: Sequence[Path] = ()  # files that describe the whole batch, after the last pair
     skipped: Job | None = None  # the last job that was skipped because its results exist
 
     def __init__(self, settings: BatchSettings, plan: Plan) -> None:

@@ -60,7 +60,7 @@ class Batch:
     bar: Any = None
     """A `Progress`, or None."""
     made: Sequence[Path] = ()
-    """The finished videos, after the last pair."""
+    """The files of the whole batch, such as videos, after the last pair."""
 
     def __init__(self, plan: Plan, processor: PairProcessor) -> None:
         """Run a processor on each pair of a plan. Raises InputError if a recording lacks its calibration."""
@@ -109,6 +109,7 @@ class Batch:
             LOG.warning(first + (f" (and in {pluralize(len(others), 'other frame')})" if others else ""))
         for folder in sorted(processor.folders):
             require_folder(folder)
+        self.made = processor.made
         if plan.videos:
             from pamcli.batch.video_results import make_videos
 

@@ -1,7 +1,5 @@
 """Process images: `pam disparity`, `superres`, `rectify`, `depth`, `export` and `view`."""
 
-from typing import Literal
-
 from pamcli.cli.console import Console, run_batch
 from pamcli.settings.batches import (
     DepthSettings,
@@ -105,7 +103,9 @@ def colmap(settings: ExportSettings, console: Console) -> None:
     $ pam export colmap left.png right.png --calibration calib.txt -o scene/
     $ pam export colmap lefts/ rights/ --calibration calib.txt -o scenes/
     """
-    _export(settings, console, "colmap")
+    from pamcli.batch.export import export_files
+
+    run_batch(export_files(settings, "colmap"), console, network=settings.name)
 
 
 def nerfstudio(settings: ExportSettings, console: Console) -> None:
@@ -117,16 +117,6 @@ def nerfstudio(settings: ExportSettings, console: Console) -> None:
     $ pam export nerfstudio left.png right.png --calibration calib.txt -o nerf/
     $ pam export nerfstudio left.png right.png --focal 700 --baseline 120mm -o studio/
     """
-    _export(settings, console, "nerfstudio")
+    from pamcli.batch.export import export_files
 
-
-def _export(settings: ExportSettings, console: Console, kind: Literal["colmap", "nerfstudio"]) -> None:
-    from pamcli.batch.export import Export
-
-    export = Export(settings, kind)
-    try:
-        run_batch(export.batch, console, network=settings.name)
-    finally:  # also if a pair failed: the cameras are those of the others
-        for path in export.write_cameras():
-            if not console.jsonl:
-                console.path(path)
+    run_batch(export_files(settings, "nerfstudio"), console, network=settings.name)
