@@ -108,7 +108,7 @@ class _Helper:
 
     def __init__(self, do: Callable[[Any], Any], prepares: bool) -> None:
         self.do, self.prepares, self.stopped = do, prepares, False
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Any = None
 
     def ask(self, item: Any) -> Any:
         """Return the answer to an item, and its log lines. Raises the errors of preparing the process."""
@@ -146,13 +146,9 @@ class _Helper:
 
     def _exchange(self, item: Any) -> Any:
         self._send(item)
-        assert self.process is not None
-        assert self.process.stdout is not None
         return pickle.load(self.process.stdout)
 
     def _send(self, message: Any) -> None:
-        assert self.process is not None
-        assert self.process.stdin is not None
         pickle.dump(message, self.process.stdin)
         self.process.stdin.flush()
 
@@ -173,7 +169,7 @@ class _Helper:
             process.wait()
         for pipe in (process.stdin, process.stdout):
             with suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
+                pipe.close()
 
 
 def serve() -> None:

@@ -34,55 +34,42 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def limit_v2(group: Path, most: int | str, used: int, files: int = 0) -> None:
-    group.mkdir(parents=True, exist_ok=True)
-    (group / "memory.max").write_text(f"{most}\n")
-    (group / "memory.current").write_text(f"{used}\n")
-    (group / "memory.stat").write_text(f"anon 100000000\ninactive_file {files}\n")
+V2 = ("memory.max", "memory.current", "anon 100000000\ninactive_file {}")
+V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "inactive_file 7\ntotal_inactive_file {}")
+OLD = "9:name=systemd:/\n4:memory:/slice/job\n2:cpu,cpuacct:/other\n0::/\n"
 
 
-def limit_v1(group: Path, most: int, used: int, files: int = 0) -> None:
-    group.mkdir(parents=True, exist_ok=True)
-    (group / "memory.limit_in_bytes").write_text(f"{most}\n")
-    (group / "memory.usage_in_bytes").write_text(f"{used}\n")
-    (group / "memory.stat").write_text(f"inactive_file 7\ntotal_inactive_file {files}\n")
-
-
-def test_what_linux_calls_available_is_free(system: Path) -> None:
-    assert device.get_free_memory(CPU) == 1_024_000_000
-
-
-def test_a_container_has_no_more_than_its_limit_leaves(system: Path) -> None:
-    limit_v2(system, 500_000_000, 400_000_000, files=250_000_000)
-    assert device.get_free_memory(CPU) == 350_000_000
-    limit_v2(system, "max", 400_000_000)
-    assert device.get_free_memory(CPU) == 1_024_000_000
-    limit_v2(system, 300_000_000, 400_000_000)
-    assert device.get_free_memory(CPU) == 0
-
-
-def test_the_tightest_group_around_the_program_counts(system: Path) -> None:
-    (system / "own_cgroup").write_text("0::/slice/job\n")
-    limit_v2(system / "slice" / "job", "max", 100_000_000)
-    limit_v2(system / "slice", 600_000_000, 200_000_000)
-    assert device.get_free_memory(CPU) == 400_000_000
-    limit_v2(system / "slice" / "job", 250_000_000, 100_000_000)
-    assert device.get_free_memory(CPU) == 150_000_000
-
-
-def test_the_older_interface(system: Path) -> None:
-    (system / "own_cgroup").write_text("9:name=systemd:/\n4:memory:/slice/job\n2:cpu,cpuacct:/other\n0::/\n")
-    limit_v1(system / "memory", 2**63 - 4096, 5_000_000_000)
-    limit_v1(system / "memory" / "slice" / "job", 800_000_000, 700_000_000, files=50_000_000)
-    assert device.get_free_memory(CPU) == 150_000_000
-    limit_v1(system / "memory" / "slice", 400_000_000, 300_000_000)
-    assert device.get_free_memory(CPU) == 100_000_000
-
-
-def test_inside_a_container_only_its_root_may_be_seen(system: Path) -> None:
-    (system / "own_cgroup").write_text("4:memory:/docker/0123abcd\n")
-    limit_v1(system / "memory", 500_000_000, 100_000_000)
-    assert device.get_free_memory(CPU) == 400_000_000
+@pytest.mark.parametrize(
+    ("own", "kind", "groups", "free"),
+    [
+        ("0::/\n", V2, {}, 1_024_000_000),
+        ("0::/\n", V2, {".": (500, 400, 250)}, 350_000_000),
+        ("0::/\n", V2, {".": ("max", 400, 0)}, 1_024_000_000),
+        ("0::/\n", V2, {".": (300, 400, 0)}, 0),
+        # The tightest group around the program counts.
+        ("0::/slice/job\n", V2, {"slice/job": ("max", 100, 0), "slice": (600, 200, 0)}, 400_000_000),
+        ("0::/slice/job\n", V2, {"slice/job": (250, 100, 0), "slice": (600, 200, 0)}, 150_000_000),
+        (OLD, V1, {"memory": (10**12, 5000, 0), "memory/slice/job": (800, 700, 50)}, 150_000_000),
+        (OLD, V1, {"memory/slice/job": (800, 700, 50), "memory/slice": (400, 300, 0)}, 100_000_000),
+        # Inside of a container only its root may be visible.
+        ("4:memory:/docker/0123abcd\n", V1, {"memory": (500, 100, 0)}, 400_000_000),
+    ],
+)
+def test_free_memory_is_that_of_the_container(
+    system: Path,
+    own: str,
+    kind: tuple[str, str, str],
+    groups: dict[str, tuple[int | str, int, int]],
+    free: int,
+) -> None:
+    """Limit, use and file cache of each group in MB."""
+    (system / "own_cgroup").write_text(own)
+    for name, (most, used, files) in groups.items():
+        (group := system / name).mkdir(parents=True, exist_ok=True)
+        (group / kind[0]).write_text(f"{most if most == 'max' else f'{most}000000'}\n")
+        (group / kind[1]).write_text(f"{used}000000\n")
+        (group / "memory.stat").write_text(kind[2].format(f"{files}000000") + "\n")
+    assert device.get_free_memory(CPU) == free
 
 
 def test_a_container_has_no_more_cores_than_its_limit(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
