@@ -152,14 +152,21 @@ def test_a_processor_of_which_torch_cannot_tell_computes_in_fp32(monkeypatch: py
     assert not device.cpu_has_bf16()
 
 
-def test_auto_is_16_bits_on_gpus(machine: Callable[..., None]) -> None:
-    machine(gpus=1, bf16=True)
-    assert Compute.choose(reduce=True).describe() == {"device": "cuda:0", "precision": "bf16"}
-    assert Compute.choose().precision == "fp32"
-    machine(gpus=1, bf16=False)
-    assert Compute.choose(reduce=True).precision == "fp16"
-    machine(mps=True)
-    assert Compute.choose("mps", reduce=True).precision == "fp32"
+@pytest.mark.parametrize(
+    ("has", "name", "expected"),
+    [
+        ({"gpus": 1, "bf16": True}, "auto", "bf16"),
+        ({"gpus": 1, "bf16": False}, "auto", "fp16"),
+        ({"mps": True}, "mps", "fp32"),
+    ],
+)
+def test_auto_is_16_bits_on_gpus(
+    machine: Callable[..., None], has: dict[str, Any], name: str, expected: str
+) -> None:
+    machine(**has)
+    assert Compute.choose(name, reduce=True).precision == expected
+    assert Compute.choose(name).precision == "fp32"
+    assert device.hardware_precision(torch.device("cuda:0" if name == "auto" else name)) == expected
 
 
 def test_auto_lowers_the_precision_where_that_changes_next_to_nothing(
