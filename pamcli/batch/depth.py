@@ -77,7 +77,8 @@ def _holds_8_bits(path: str) -> bool:
 
 def _find_maps(settings: DepthSettings) -> Pairing:
     """Pair disparity maps with their left images, or None. Raises UsageError, InputError."""
-    inputs, image = [*map(str, settings.inputs)], settings.image and str(settings.image)
+    inputs = [*map(str, settings.inputs)]
+    image = None if settings.image is None else str(settings.image)
     if "" in inputs:
         raise UsageError("DISPARITY is empty", EMPTY_NAME)
     if are_videos(inputs):

@@ -244,7 +244,7 @@ class MatchProcessor(NetworkProcessor):
         self, pair: StereoPair, result: StereoResult, disparity: Floats
     ) -> Mapping[str, Encoder]:
         """Return the encoder of each kind of result. disparity: (H, W), px, NaN where it is unknown."""
-        calibration, require = self.get_calibration(pair), result.require
+        calibration = self.get_calibration(pair)
         left, right = pair.left.pixels, pair.right.pixels
 
         def encode_page(path: Path) -> Encoded:
@@ -257,12 +257,12 @@ class MatchProcessor(NetworkProcessor):
         return {
             kinds.DISPARITY.name: lambda path: encode_disparity(disparity, path.suffix),
             kinds.RIGHT_DISPARITY.name: lambda path: encode_disparity(
-                require("right_disparity"), path.suffix
+                result.require("right_disparity"), path.suffix
             ),
             kinds.COLOR_MAP.name: partial(self._encode_color_map, pair, disparity),
-            kinds.VISIBLE.name: lambda path: Encoded(encode_mask(require("visible"))),
+            kinds.VISIBLE.name: lambda path: Encoded(encode_mask(result.require("visible"))),
             kinds.CONFIDENCE.name: lambda path: Encoded(
-                encode_confidence(require("confidence"), path.suffix)
+                encode_confidence(result.require("confidence"), path.suffix)
             ),
             kinds.PAGE.name: encode_page,
             kinds.RERUN.name: lambda path: encode_frame(left, right, disparity, calibration),

@@ -32,20 +32,21 @@ def check_pair(left: Pixels, right: Pixels, smallest: int) -> None:
 
 def _find_problem(image: Any, smallest: int) -> tuple[str, str | None] | None:
     """Return what is wrong with an image array, and a hint."""
-    if not isinstance(image, np.ndarray | np.generic):
+    is_array = isinstance(image, np.ndarray | np.generic)
+    if not is_array:
         hint = "use pamcli.read_image(path).pixels, or numpy.asarray for images of other libraries"
         return f"must be a NumPy array, got {type(image).__name__}", hint
     if image.ndim != 3 or image.shape[2] != 3:
-        hint = None
+        advice = None
         if image.ndim == 2:
-            hint = "numpy.dstack([grey] * 3) converts a grey image"
+            advice = "numpy.dstack([grey] * 3) converts a grey image"
         elif image.ndim == 4:
-            hint = "pass one pair at a time"
+            advice = "pass one pair at a time"
         elif image.shape[2:] == (4,):
-            hint = "image[..., :3] omits the alpha channel"
+            advice = "image[..., :3] omits the alpha channel"
         elif image.ndim == 3 and image.shape[0] == 3:
-            hint = "image.transpose(1, 2, 0) moves the channels to the end"
-        return f"must be (height, width, 3), got {image.shape}", hint
+            advice = "image.transpose(1, 2, 0) moves the channels to the end"
+        return f"must be (height, width, 3), got {image.shape}", advice
     if min(image.shape[:2]) < smallest:
         size = f"is {image.shape[1]}x{image.shape[0]}"
         return f"{size}: both sides must be at least {smallest} px", "use larger images"
