@@ -242,9 +242,7 @@ def test_the_search_ends_below_the_maximum(matcher: StereoMatcher, large: Cut) -
     assert np.array_equal(again.disparity, free.disparity), "the network itself remembers no limit"
 
 
-def test_loading_takes_the_stored_prior_unless_told_otherwise(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_loading_takes_the_stored_prior_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = ModelSpec("pasmnet", max_disparity=192)
     monkeypatch.setattr("pamcli.registry.load.load_network", lambda path: (PASMnet(), spec))
     assert StereoMatcher.load("pasmnet", device="cpu").max_disparity == 192

@@ -11,14 +11,7 @@ from sample_cut import whole_sample
 from pamcli.errors import DeviceError
 from pamcli.inference import tiles as tiling
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
-from pamcli.inference.tiles import (
-    MemoryBudget,
-    blend_weights,
-    join_parts,
-    make_bands,
-    make_tiles,
-    split_side,
-)
+from pamcli.inference.tiles import MemoryBudget, blend_weights, join_parts, make_bands, make_tiles, split_side
 from pamcli.inference.upscaler import StereoUpscaler
 
 
