@@ -119,7 +119,6 @@ class MatchProcessor(NetworkProcessor):
     def __init__(self, settings: MatchSettings, plan: Plan) -> None:
         super().__init__(settings, plan)
         self.min_disparity = settings.min_disparity
-        self.metric = MetricEncoder(settings, plan.videos)
         self.calibration: Calibration | None = None
         """The calibration of all pairs; None if each pair may state its own."""
         if settings.calibration or settings.focal:
@@ -155,6 +154,10 @@ class MatchProcessor(NetworkProcessor):
     @cached_property
     def network(self) -> StereoMatcher:
         return load_matcher(self.settings)[0]
+
+    @cached_property
+    def metric(self) -> MetricEncoder:
+        return MetricEncoder(self.settings, self.videos)
 
     def get_calibration(self, pair: StereoPair) -> Calibration | None:
         """Return the given calibration, or the one that the pair states."""

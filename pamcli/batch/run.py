@@ -119,8 +119,7 @@ class Batch:
         """Yield the result of each pair, and report its progress and its remarks."""
         processor, settings = self.processor, self.plan.settings
         known: dict[str, Any] = {"device": None, "precision": None} if processor.uses_gpu else {}
-        known["options"] = settings.to_json()
-        reported = set[str]()
+        options, reported = settings.to_json(), set[str]()
         with closing(self._answer()) as answers:
             for job, outcome in answers:
                 result = Result(job, error=outcome) if isinstance(outcome, PamError) else outcome
@@ -130,7 +129,8 @@ class Batch:
                     if remark not in reported:
                         LOG.info(remark)
                 reported.update(result.remarks)
-                yield replace(result, facts={**known, **processor.facts, **result.facts})
+                facts = {**known, **processor.facts, "options": options, **result.facts}
+                yield replace(result, facts=facts)
 
     def _answer(self) -> Answers:
         """Return each pair with its result or error, computed in the fitting way."""

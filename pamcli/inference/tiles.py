@@ -76,13 +76,13 @@ def make_tiles(
 
 def make_bands(height: int, width: int, rows: int, halo: int, multiple: int = 1) -> list[Tile]:
     """Cut an image into bands of at most `rows` rows, with `halo` rows of weight 0 at each inner edge."""
-    lines = [(0, height)]
-    if rows < height:
-        # Networks pad at the top to a multiple, so bands lie on the grid of the padded image.
-        above, units = -height % multiple, -(-height // multiple)
-        overlap = min(-(-2 * halo // multiple), rows // multiple - 1)
-        pieces = split_side(units, max(rows // multiple, 1), overlap)
-        lines = [(max(first * multiple - above, 0), last * multiple - above) for first, last in pieces]
+    if rows >= height:
+        return [Tile(slice(0, height), slice(0, width), np.ones((height, width), np.float32))]
+    # Networks pad at the top to a multiple, so bands lie on the grid of the padded image.
+    above, units = -height % multiple, -(-height // multiple)
+    overlap = min(-(-2 * halo // multiple), rows // multiple - 1)
+    pieces = split_side(units, max(rows // multiple, 1), overlap)
+    lines = [(max(first * multiple - above, 0), last * multiple - above) for first, last in pieces]
     return [
         Tile(slice(*line), slice(0, width), np.broadcast_to(weight[:, None], (len(weight), width)))
         for line, weight in zip(lines, blend_weights(lines), strict=True)
