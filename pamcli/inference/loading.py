@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pamcli.errors import UsageError
 from pamcli.registry.catalog import REGISTERED, REMOTE, default_upscaling, locate
 from pamcli.registry.spec import read_header
-from pamcli.settings.shared import Compute, Matcher, Matching, Network, Upscaling
+from pamcli.settings.shared import Matcher, Matching, Upscaling
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pamcli.inference.upscaler import StereoUpscaler
 
 LOG = logging.getLogger("pamcli")
+COMPUTE = ("device", "precision", "max_memory", "network_from")  # arguments of `load` that settings hold
+MATCHING = (*COMPUTE, "max_disparity", "min_disparity", "match_size", "effort")
+UPSCALING = (*COMPUTE, "scale", "ensemble")
 
 
 def load_matcher(settings: Matcher) -> tuple[StereoMatcher, Path]:
@@ -25,8 +28,9 @@ def load_matcher(settings: Matcher) -> tuple[StereoMatcher, Path]:
     path = locate(settings.name)
     from pamcli.inference.matcher import StereoMatcher
 
-    names = ("max_disparity", "min_disparity", "match_size", "effort")
-    matcher = StereoMatcher.load(path, **_collect(settings, names if isinstance(settings, Matching) else ()))
+    names = MATCHING if isinstance(settings, Matching) else COMPUTE
+    arguments: Any = {name: getattr(settings, name) for name in names}
+    matcher = StereoMatcher.load(path, **arguments)
     limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
     resized = "" if matcher.match_size == 1 else f", matching resolution {matcher.match_size}"
     _log(matcher, settings.name, path, f"maximum disparity {limit}{resized}")
@@ -43,16 +47,10 @@ def load_upscaler(settings: Upscaling, *, camera: bool = False) -> tuple[StereoU
         raise UsageError(f"{name} upscales by {stored}, not by {scale:g}", "omit `scale` or `weights`")
     from pamcli.inference.upscaler import StereoUpscaler
 
-    upscaler = StereoUpscaler.load(path, **_collect(settings, ("scale", "ensemble")))
+    arguments: Any = {name: getattr(settings, name) for name in UPSCALING}
+    upscaler = StereoUpscaler.load(path, **arguments)
     _log(upscaler, name, path, f"upscales by {upscaler.scale:g}")
     return upscaler, path
-
-
-def _collect(settings: Network, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the arguments of `load` that settings hold."""
-    assert isinstance(settings, Compute)
-    names = ("device", "precision", "max_memory", "network_from", *names)
-    return {name: getattr(settings, name) for name in names}
 
 
 def _log(network: StereoMatcher | StereoUpscaler, weights: str | Path, path: Path, task: str) -> None:
