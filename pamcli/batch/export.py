@@ -124,7 +124,7 @@ class _ExportProcessor(MatchProcessor):
             return Encoded(encode_image(pair.left, ".png", name=str(path)))
 
         def encode_right_depth(path: Path) -> Encoded:
-            from pamcli.inference.result import find_visible
+            from pamcli.inference.matcher import find_visible
 
             right = result.require("right_disparity")
             one, other = (np.ascontiguousarray(each[:, ::-1]) for each in (right, result.disparity))

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.camera_faults import MatchingFault, find_matching_fault
@@ -19,8 +21,9 @@ from pamcli.inference.device import catch_memory_errors
 from pamcli.inference.images import Pixels, check_pair, resize_image, shift_pair, to_plain
 from pamcli.inference.loading import load_model, name_portably
 from pamcli.inference.model import Maps, StereoModel
-from pamcli.inference.result import StereoResult, find_visible, measure_agreement
+from pamcli.inference.result import StereoResult
 from pamcli.inference.tiles import MemoryBudget, split_progress
+from pamcli.networks.parallax import find_consistent
 from pamcli.registry.catalog import DEFAULT_MATCHING
 from pamcli.registry.resolution import (
     NARROWEST_MATCH,
@@ -34,6 +37,7 @@ from pamcli.settings.shared import Compute, Matching
 
 EXTRAS = frozenset({"right_disparity", "visible", "confidence"})  # outputs besides the left disparity
 DISPARITIES = {"disparity", "right_disparity"}
+ROWS_AT_ONCE = 64  # rows per step of the visibility computation
 UPSAMPLING = 0.05  # time to upsample a pixel to full size, relative to matching one
 
 
@@ -317,3 +321,23 @@ def _upsample(
     if "visible" in upsampled:
         upsampled["visible"] = upsampled["visible"] >= 0.5
     return upsampled
+
+
+def measure_agreement(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return 2^(-d^2) for a difference of both disparity maps (H, W) of d px; 0 outside the right image."""
+    width = left.shape[1]
+    there = np.nan_to_num(np.arange(width, dtype=np.float32) - left, nan=-1)  # foreign networks return NaN
+    inside = (there >= 0) & (there <= width - 1)
+    place = np.clip(np.rint(there), 0, width - 1).astype(np.intp)
+    apart = left - np.take_along_axis(right, place, axis=1)
+    inside &= np.isfinite(apart)
+    return np.where(inside, np.exp2(-np.square(np.minimum(np.abs(apart), 10))), 0).astype(np.float32)
+
+
+def find_visible(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Return where the disparities (H, W) of both images agree."""
+    visible = np.empty(left.shape, bool)
+    for first in range(0, len(left), ROWS_AT_ONCE):
+        rows = slice(first, first + ROWS_AT_ONCE)
+        visible[rows] = find_consistent(torch.from_numpy(left[rows]), torch.from_numpy(right[rows])).numpy()
+    return visible

@@ -1,23 +1,19 @@
-"""The result of matching a pair, and what both of its disparity maps tell about each other."""
+"""The result of matching a pair."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from pamcli.errors import UsageError
 from pamcli.imaging.camera_faults import MatchingFault
-from pamcli.networks.parallax import find_consistent
 
 CONFIDENT, DOUBTFUL = 0.9, 0.25
 """Images are probably not a stereo pair if a share below DOUBTFUL of the pixels is CONFIDENT: for 37 real
 pairs it was at least 34 %; for images of different scenes below DOUBTFUL in 36 of 37 cases, at most 31 %
 (scripts/measure_confidence.py)."""
-
-ROWS_AT_ONCE = 64  # rows per step of the visibility computation
 
 
 @dataclass(frozen=True)
@@ -71,23 +67,3 @@ class StereoResult:
         if min_confidence is not None:
             known &= self.require("confidence") >= min_confidence
         return np.where(known, self.disparity, np.float32(np.nan))
-
-
-def measure_agreement(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return 2^(-d^2) for a difference of both disparity maps (H, W) of d px; 0 outside the right image."""
-    width = left.shape[1]
-    there = np.nan_to_num(np.arange(width, dtype=np.float32) - left, nan=-1)  # foreign networks return NaN
-    inside = (there >= 0) & (there <= width - 1)
-    place = np.clip(np.rint(there), 0, width - 1).astype(np.intp)
-    apart = left - np.take_along_axis(right, place, axis=1)
-    inside &= np.isfinite(apart)
-    return np.where(inside, np.exp2(-np.square(np.minimum(np.abs(apart), 10))), 0).astype(np.float32)
-
-
-def find_visible(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Return where the disparities (H, W) of both images agree."""
-    visible = np.empty(left.shape, bool)
-    for first in range(0, len(left), ROWS_AT_ONCE):
-        rows = slice(first, first + ROWS_AT_ONCE)
-        visible[rows] = find_consistent(torch.from_numpy(left[rows]), torch.from_numpy(right[rows])).numpy()
-    return visible

@@ -12,8 +12,7 @@ from pamcli.errors import InputError, UsageError
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 from pamcli.imaging.images import read_image
 from pamcli.inference.images import shift_pair
-from pamcli.inference.matcher import EXTRAS, StereoMatcher
-from pamcli.inference.result import find_visible, measure_agreement
+from pamcli.inference.matcher import EXTRAS, StereoMatcher, find_visible, measure_agreement
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 ROWS, COLUMNS = slice(190, 254), slice(250, 506)
