@@ -135,6 +135,7 @@ class MatchProcessor(NetworkProcessor):
             check_index(self.index, plan.outputs)
         self.shared_range: ColorRange | None = None
         """The range of the whole batch, for colour maps that are written after it."""
+        self.colors: tuple[float, float] | None = None
         self.stored: dict[Path, Path] = {}  # the stored disparity map of each of these colour maps
         if settings.steady:
             self.sequential = "`steady`"
@@ -323,23 +324,22 @@ class MatchProcessor(NetworkProcessor):
 
     def _color_together(self, results: Results) -> Results:
         """Write the colour maps with one range after the last pair, then yield the results."""
-        assert self.shared_range is not None
         with tempfile.TemporaryDirectory(prefix="pam-") as self.stored_maps:
             done = []
             for result in results:
                 if isinstance(result.error, (FolderGoneError, DiskFullError)):  # as for all
                     raise result.error
                 done.append(result)
-            colors = self.shared_range.report("the batch") if self.stored else (0.0, 0.0)
             for result in done:
-                outcome = attempt(self._write_colors, colors, result)
+                outcome = attempt(self._write_colors, result)
                 yield replace(result, error=outcome) if isinstance(outcome, PamError) else result
 
-    def _write_colors(self, colors: tuple[float, float], result: Result) -> None:
+    def _write_colors(self, result: Result) -> None:
         from pamcli.batch.colors import encode_colors
 
         path = result.job.files.get(kinds.COLOR_MAP.name, Path())
-        if path in self.stored:
+        if path in self.stored and self.shared_range is not None:
             disparity = read_disparity(self.stored[path], max_pixels=None)
-            encoded = encode_colors(disparity, colors, path, warn=False, grey=self.settings.grey)
+            self.colors = self.colors or self.shared_range.report("the batch")
+            encoded = encode_colors(disparity, self.colors, path, warn=False, grey=self.settings.grey)
             self.write(result.job, path, encoded.data)
