@@ -208,7 +208,9 @@ class MatchProcessor(NetworkProcessor):
         result: StereoResult = self.network(*views, extras=extras, progress=progress, fault=fault)
         if settings.vertical:
             size = result.matched_size and result.matched_size[::-1]
-            result = replace(result.map_arrays(partial(self.rotate, turns=-1)), matched_size=size)
+            back = partial(self.rotate, turns=-1)
+            result = result.map_arrays(back, back, disparity=lambda values: values)
+            result = replace(result, matched_size=size)
         if self.fusion is not None:
             fused = self.fusion.fuse(job, pair, result.disparity)
             result = replace(result, disparity=np.maximum(fused, np.float32(settings.min_disparity)))

@@ -1,7 +1,7 @@
 """The result of matching a pair."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ CONFIDENT, DOUBTFUL = 0.9, 0.25
 """Images are probably not a stereo pair if a share below DOUBTFUL of the pixels is CONFIDENT: for 37 real
 pairs it was at least 34 %; for images of different scenes below DOUBTFUL in 36 of 37 cases, at most 31 %
 (scripts/measure_confidence.py)."""
+
+_Change = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,15 @@ class StereoResult:
         """True if so few pixels are confident that the images are probably not a stereo pair."""
         return self.confident_share < DOUBTFUL
 
-    def map_arrays(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> "StereoResult":
-        """Apply a function to all arrays."""
-        arrays: Any = {each.name: getattr(self, each.name) for each in fields(self)}
-        changed: Any = {name: change(each) for name, each in arrays.items() if isinstance(each, np.ndarray)}
-        return replace(self, **changed)
+    def map_arrays(self, left: _Change, right: _Change, *, disparity: _Change) -> "StereoResult":
+        """Apply a function to the arrays of each image, and a further one to disparities."""
+        return replace(
+            self,
+            disparity=disparity(left(self.disparity)),
+            right_disparity=None if self.right_disparity is None else disparity(right(self.right_disparity)),
+            visible=None if self.visible is None else left(self.visible),
+            confidence=None if self.confidence is None else left(self.confidence),
+        )
 
     def require(self, name: str) -> NDArray[Any]:
         """Return an output by its name. Raises UsageError if it was not computed."""
