@@ -16,8 +16,8 @@ from pamcli.batch import LOG, kinds
 from pamcli.batch.jobs import Job, Result
 from pamcli.batch.metric import MetricEncoder, encode_frame
 from pamcli.batch.plan import Plan, plan_batch
-from pamcli.batch.processing import Computed, Encoder, NetworkProcessor, Results
-from pamcli.batch.run import Batch, attempt
+from pamcli.batch.processing import Computed, Encoder, NetworkProcessor, Results, attempt
+from pamcli.batch.run import Batch
 from pamcli.errors import DiskFullError, InputError, PamError, UsageError
 from pamcli.files.atomic import FolderGoneError, write_atomically
 from pamcli.files.outputs import Encoded

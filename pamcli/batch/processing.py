@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ import numpy as np
 
 from pamcli.batch.jobs import Job, Result
 from pamcli.batch.plan import Plan
-from pamcli.errors import InputError
+from pamcli.errors import DeviceError, InputError, PamError, convert_system_error
 from pamcli.files.atomic import check_writable, require_folder, write_atomically
 from pamcli.files.outputs import Encoded
 from pamcli.files.pairing import STDIN, PairPaths, open_stdin
@@ -26,6 +27,7 @@ from pamcli.settings.batches import BatchSettings, MatchSettings, UpscaleSetting
 from pamcli.settings.shared import Engine
 
 Results = Generator[Result, None, None]
+Answers = Generator[tuple[Job, Result | PamError], None, None]
 Encoder = Callable[[Path], Encoded | None]
 """Returns the bytes of a result for a file with the suffix of a path; None: `finish` writes it."""
 
@@ -253,3 +255,35 @@ class NetworkProcessor(PairProcessor):
             levels = "levels {} to {} become 0 to 65535".format(*pair.levels)
             remarks.append(f"16-bit images of low contrast are stretched: {levels}")
         return [*filter(None, remarks)]
+
+
+def run_one(steps: PairProcessor, job: Job, computing: AbstractContextManager[Any] | None = None) -> Any:
+    """Run all steps of a job; return its result or error. computing: a lock of jobs that run at once."""
+    loaded = attempt(steps.load, job)
+    with computing or nullcontext():
+        computed = attempt(steps.compute, job, loaded)
+    del loaded
+    return attempt(steps.save, job, computed)
+
+
+def attempt(step: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a step and return its result or its error; if the last argument is an error, return that one."""
+    if arguments and isinstance(arguments[-1], PamError):
+        return arguments[-1]
+    try:
+        return step(*arguments)
+    except PamError as error:
+        part: BaseException | None = error
+        while part is not None:  # its frames would keep the pair in memory
+            # They are not cleared: the error of a job also refers to the frame of the jobs' generator.
+            part.__traceback__ = None
+            part = part.__cause__ or part.__context__
+        return error
+    except MemoryError:
+        return DeviceError("not enough memory for this pair", "use smaller images, or `max_memory`")
+    except Exception as error:  # noqa: BLE001 - a batch continues after any failed pair
+        message = f"unexpected {type(error).__name__}: {error}"
+        unexpected = convert_system_error(error) or PamError(message, "PAM_TRACEBACK=1 shows where")
+        unexpected.__cause__ = error
+        traceback.clear_frames(error.__traceback__)  # they would keep the pair in memory
+        return unexpected

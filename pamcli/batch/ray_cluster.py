@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from pamcli.batch.jobs import Job, Result
-from pamcli.batch.run import Answers, run_one
+from pamcli.batch.processing import Answers, run_one
 from pamcli.errors import DeviceError, PamError, UsageError, suggest_extra
 
 CONCURRENT_JOBS = 2  # jobs that a worker processes at once: one is computed while another is read or written

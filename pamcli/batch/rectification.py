@@ -17,8 +17,8 @@ from pamcli.batch.camera_files import finish_calibration, read_description
 from pamcli.batch.jobs import Job
 from pamcli.batch.kinds import LEFT, RIGHT, collect_places
 from pamcli.batch.plan import Plan, plan_batch
-from pamcli.batch.processing import Computed, PairProcessor, Results, encode_view
-from pamcli.batch.run import Batch, attempt
+from pamcli.batch.processing import Computed, PairProcessor, Results, attempt, encode_view
+from pamcli.batch.run import Batch
 from pamcli.calibration.description import CameraDescription, Interpretation
 from pamcli.calibration.feature_rectification import estimate_rectification
 from pamcli.calibration.files import encode_calibration

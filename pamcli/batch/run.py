@@ -14,11 +14,10 @@ import re
 import shutil
 import threading
 import time
-import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,8 +26,8 @@ from typing import Any
 from pamcli.batch import LOG
 from pamcli.batch.jobs import Job, Result
 from pamcli.batch.plan import Plan
-from pamcli.batch.processing import PairProcessor, Results
-from pamcli.errors import DeviceError, DiskFullError, InputError, PamError, UsageError, convert_system_error
+from pamcli.batch.processing import Answers, PairProcessor, Results, attempt, run_one
+from pamcli.errors import DiskFullError, InputError, PamError, UsageError
 from pamcli.files.atomic import FolderGoneError, require_folder
 from pamcli.files.paths import pluralize
 from pamcli.inference import PAIRS_AT_ONCE
@@ -45,8 +44,6 @@ MOST_THREADS, THREAD_PIXELS = 8, 40_000_000
 """Largest number of threads that read for a GPU, and of pixels of left images that they hold together."""
 PATIENCE = 1.0
 """Time in which a thread must end if the caller stops early, s. One that waits for a pipe does not."""
-
-Answers = Generator[tuple[Job, Result | PamError], None, None]
 
 
 class Batch:
@@ -220,15 +217,6 @@ def run_job(processor: PairProcessor, job: Job | None) -> Any:
     return attempt(processor.start) if job is None else run_one(processor, job)
 
 
-def run_one(steps: PairProcessor, job: Job, computing: AbstractContextManager[Any] | None = None) -> Any:
-    """Run all steps of a job; return its result or error. computing: a lock of jobs that run at once."""
-    loaded = attempt(steps.load, job)
-    with computing or nullcontext():
-        computed = attempt(steps.compute, job, loaded)
-    del loaded
-    return attempt(steps.save, job, computed)
-
-
 def run_overlapped(jobs: Iterable[Job], steps: PairProcessor, threads: int = 1) -> Answers:
     """Run all steps of every job; yield each, in order, with its result or error.
 
@@ -308,26 +296,3 @@ def run_overlapped(jobs: Iterable[Job], steps: PairProcessor, threads: int = 1) 
         steps, jobs = None, ()  # type: ignore[assignment]
     if failures:
         raise failures[0]
-
-
-def attempt(step: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a step and return its result or its error; if the last argument is an error, return that one."""
-    if arguments and isinstance(arguments[-1], PamError):
-        return arguments[-1]
-    try:
-        return step(*arguments)
-    except PamError as error:
-        part: BaseException | None = error
-        while part is not None:  # its frames would keep the pair in memory
-            # They are not cleared: the error of a job also refers to the frame of the jobs' generator.
-            part.__traceback__ = None
-            part = part.__cause__ or part.__context__
-        return error
-    except MemoryError:
-        return DeviceError("not enough memory for this pair", "use smaller images, or `max_memory`")
-    except Exception as error:  # noqa: BLE001 - a batch continues after any failed pair
-        message = f"unexpected {type(error).__name__}: {error}"
-        unexpected = convert_system_error(error) or PamError(message, "PAM_TRACEBACK=1 shows where")
-        unexpected.__cause__ = error
-        traceback.clear_frames(error.__traceback__)  # they would keep the pair in memory
-        return unexpected

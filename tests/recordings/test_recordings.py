@@ -17,7 +17,7 @@ from bag_files import BEGIN, STEP, camera_info, compressed, ideal_infos, picture
 from unrectified import photographs
 
 import pamcli
-from pamcli.batch.run import attempt
+from pamcli.batch.processing import attempt
 from pamcli.calibration.geometry import Calibration
 from pamcli.data.sources import SOURCES
 from pamcli.errors import InputError, PamError, UsageError
