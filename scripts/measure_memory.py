@@ -47,7 +47,7 @@ def main() -> None:
 
 def model_of(weights: str, precision: str) -> Any:
     """Load a model on the CPU."""
-    from pamcli.inference.loading import load_model
+    from pamcli.inference.models import load_model
 
     return load_model(weights, "cpu", precision)
 

@@ -3,7 +3,7 @@
 | task | module |
 | --- | --- |
 | match or upscale a pair of arrays; the result of matching | `matcher`, `upscaler`; `result` |
-| load the network that settings or weights name | `loading` |
+| load the network that settings or weights name | `loading`, `models` |
 | define what every stereo model offers; run pam's own networks, with CUDA graphs | `model` |
 | convert images, and choose the matching resolution | `images` |
 | choose device and precision, and measure memory | `device` |

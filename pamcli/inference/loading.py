@@ -1,20 +1,18 @@
-"""Load the model, matcher or upscaler that settings or weights name."""
+"""Load the matcher or upscaler that the settings of a command name, and log its device."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pamcli.errors import UsageError
-from pamcli.registry.catalog import REGISTERED, REMOTE, default_upscaling, locate
+from pamcli.registry.catalog import default_upscaling, locate
 from pamcli.registry.spec import read_header
 from pamcli.settings.shared import Matcher, Matching, Upscaling
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
-    from pamcli.inference.model import StereoModel
     from pamcli.inference.upscaler import StereoUpscaler
 
 LOG = logging.getLogger("pamcli")
@@ -57,37 +55,3 @@ def _log(network: StereoMatcher | StereoUpscaler, weights: str | Path, path: Pat
     if network.model.runtime_note is not None:
         LOG.info("%s", network.model.runtime_note)
     LOG.debug("%s: %s, %s, %s", weights, path, ", ".join(network.compute.describe().values()), task)
-
-
-def load_model(
-    weights: str | Path, device: str, precision: str, *, network_from: str | None = None
-) -> StereoModel:
-    """Load the network that a `weights` value names; arguments and errors as in `StereoMatcher.load`."""
-    from pamcli.inference import device as devices
-    from pamcli.inference.foreign import ForeignModel
-    from pamcli.inference.model import TorchModel
-    from pamcli.inference.onnx_file import OnnxModel, is_exported
-    from pamcli.registry import load
-
-    if not isinstance(weights, str | Path):
-        raise UsageError(f"`weights` must be a name or a path, got {weights!r}")
-    path = locate(weights)
-    devices.warn_of_spinning_threads()
-    if network_from is not None and path.suffix != ".toml":
-        what = "`network_from` requires a description as `weights`"
-        raise UsageError(what, "write one: pam weights describe --network-from MODULE:FUNCTION -o NET.toml")
-    if path.suffix == ".onnx" and is_exported(path):
-        return OnnxModel(path, device, precision)
-    if path.suffix in (".onnx", ".toml"):
-        return ForeignModel.load(path, device, precision, network_from)
-    compute = devices.Compute.choose(device, precision, reduce=True)  # before the weights: it may fail
-    network, spec = load.load_network(path)
-    if precision == "auto" and not spec.row.sixteen_bits:
-        compute = replace(compute, precision="fp32")
-    return TorchModel(network, spec, compute)
-
-
-def name_portably(weights: str | Path) -> str | Path:
-    """Return registered and remote names unchanged, and the absolute path of other weights."""
-    is_name = isinstance(weights, str) and (weights in REGISTERED or weights.startswith(REMOTE))
-    return weights if is_name else Path(weights).absolute()

@@ -19,8 +19,8 @@ from pamcli.imaging.stereo_pair import stretch_levels
 from pamcli.inference import Progress
 from pamcli.inference.device import catch_memory_errors
 from pamcli.inference.images import Pixels, check_pair, resize_image, shift_pair, to_plain
-from pamcli.inference.loading import load_model, name_portably
 from pamcli.inference.model import Maps, StereoModel
+from pamcli.inference.models import load_model, name_portably
 from pamcli.inference.result import StereoResult
 from pamcli.inference.tiles import MemoryBudget, split_progress
 from pamcli.networks.parallax import find_consistent

@@ -14,8 +14,8 @@ from pamcli.imaging.stereo_pair import ALL_LEVELS, restore_levels, stretch_level
 from pamcli.inference import Progress
 from pamcli.inference.device import catch_memory_errors
 from pamcli.inference.images import Pixels, check_pair
-from pamcli.inference.loading import load_model, name_portably
 from pamcli.inference.model import StereoModel
+from pamcli.inference.models import load_model, name_portably
 from pamcli.inference.tiles import MemoryBudget, split_progress
 from pamcli.registry.catalog import DEFAULT_UPSCALING
 from pamcli.settings.shared import Compute, Upscaling
