@@ -115,6 +115,9 @@ def list_members(path: Path) -> list[zipfile.ZipInfo]:
     for info in infos:
         if info.flag_bits & _ENCRYPTED:
             raise InputError(f"{quote(path)} is encrypted", "unpack it with its password first")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others unpack blocks whole
+            method = f"compression method {info.compress_type} instead of deflate"
+            danger = f"member {quote(info.filename)} uses {method}"
         most = min(LARGEST_MEMBER, max(_SMALL, LARGEST_RATIO * info.compress_size))
         if info.file_size > most:
             sizes = f"{info.compress_size:,} to {info.file_size:,} bytes"
