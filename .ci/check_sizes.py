@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LIMITS = {"pamcli": 43_600, "tests": 41_800}
+LIMITS = {"pamcli": 43_200, "tests": 41_700}
 
 BUDGETS = {
     "calibration": 3500,
