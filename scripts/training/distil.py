@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from pamcli.data.open import open_data, parse_data
 from pamcli.data.source import Source
+from pamcli.inference.device import cpu_has_bf16
 from pamcli.inference.images import resize_image, to_network, to_plain
 from pamcli.registry.architectures import ARCHITECTURES
 from pamcli.registry.load import load_network, save_network
@@ -68,7 +69,7 @@ def distil(
         for group in optimiser.param_groups:
             group["lr"] = rate * min(1, (step + 1) / WARM_UP) * (1 + math.cos(math.pi * step / steps)) / 2
         views = next(pairs)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=cpu_has_bf16()):
             for network in (wide, pruned):
                 compute_parts(network, views)
         errors = {
