@@ -29,7 +29,7 @@ RIGHT = OutputKind("right", "`output_right`", IMAGE_OUTPUT_SUFFIXES, "_right", j
 PACKED = OutputKind("packed", "`output_packed`", IMAGE_OUTPUT_SUFFIXES, "_packed")
 
 OF_DISPARITY = (DEPTH_ERROR, DEPTH_COLOR_MAP, POINT_CLOUD, MESH, RERUN)
-"""What `pam disparity` and `pam depth` make of a disparity map, besides depth."""
+"""Results of `pam disparity` and `pam depth` other than depth."""
 OF_MATCHING = (DISPARITY, RIGHT_DISPARITY, COLOR_MAP, VISIBLE, CONFIDENCE, PAGE, DEPTH, *OF_DISPARITY)
 DISTANCES = "distances"
 METRIC = {DISTANCES, *(kind.name for kind in (DEPTH, DEPTH_ERROR, DEPTH_COLOR_MAP, POINT_CLOUD, MESH))}

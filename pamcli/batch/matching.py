@@ -192,7 +192,7 @@ class MatchProcessor(NetworkProcessor):
         return pair, self.find_problems(pair)
 
     def _read_frame(self, job: Job, skipped: Job) -> PreviousFrame | None:
-        """Read the frame before a job, which was skipped, as written. Raises InputError."""
+        """Read the stored result of the frame before a job if it was skipped. Raises InputError."""
         path = skipped.places[kinds.DISPARITY.name]
         if skipped.videos and not path.exists():
             stored = "the previous disparity map is stored only in a video"

@@ -41,7 +41,7 @@ class MetricEncoder:
         depth = settings.max_depth
         self.max_depth = None if depth is None else parse_length(depth, "`max_depth`")
         self.color_range = None if self.max_depth is None else (0.0, self.max_depth)
-        """The range of the colours of depth, m; None: that of the image or video."""
+        """Range of the depth colours, m; if None, the range of the image or video."""
         if Path(settings.point_cloud or "").suffix.lower() in POINT_CLOUD_SUFFIXES[1:]:
             import_extra("laspy")
         self.reported: list[Calibration] = []

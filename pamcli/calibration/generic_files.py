@@ -24,7 +24,7 @@ _FLAT = re.compile(
 )
 _FLAT_SIDES = {"left": "left", "l": "left", "0": "left", "right": "right", "r": "right", "1": "right"}
 MOST_SECTIONS, DEEPEST_SECTION = 500, 6
-"""Sections that are searched for cameras, and their largest depth."""
+"""Sections in which cameras are searched, and how deep."""
 
 _Path = tuple[str, ...]
 _Sections = list[tuple[_Path, Mapping[str, Any]]]
@@ -89,7 +89,7 @@ def _is_below(path: _Path, scope: _Path) -> bool:
 
 
 def read_placed(source: Source, metres: float) -> OtherCamera | None:
-    """Read one camera with R and T that lead to it from the left camera; None if there are more, or none."""
+    """Read the camera to which R and T lead from the left one; return None unless there is exactly one."""
     places, cameras = _find_cameras(source)
     values = NamedValues(section for _, section in places)
     if len(cameras) != 1 or "P2" in canonical_names(source.tree):

@@ -182,7 +182,7 @@ def add_regions(page: Evaluation, sets: Sequence[Measured], figure: Column) -> N
 
 
 def add_study(page: Evaluation, kind: str, sets: Sequence[Measured]) -> None:
-    """Add a table of a study, as Tables 6 and 7 of the paper, of all data sets, and a chart for each.
+    """Add a table like Tables 6 and 7 of the paper for all data sets, and a chart for each set.
 
     resolution: accuracy and time at 0.25 to 2 times the image size. range: accuracy by range of the ground
     truth, and with fixed maximum disparities.
