@@ -51,6 +51,9 @@ class Stored(Listed):
             raise InputError(f"{index:03d}/left.png is damaged")
         return sample
 
+    def without_truth(self) -> Stored:
+        return self
+
 
 def pair(height: int = 48, width: int = 96, near: float = 12, far: float = 4, seed: int = 0) -> Sample:
     """A wall and a board before it, with both truths; of whole disparities the pixels agree exactly."""
@@ -165,8 +168,10 @@ def examples(
     return make_examples([(Stored(*samples), 1.0)], crop, seed, augmentation)
 
 
-def superres(*samples: Sample, augmentation: Augmentation = NOTHING, scale: int = 4) -> Made:
-    return make_examples([(Stored(*samples), 1.0)], (6, 10), 3, augmentation, scale)
+def superres(
+    sample: Sample, augmentation: Augmentation = NOTHING, scale: int = 4, crop: tuple[int, int] = (6, 10)
+) -> Made:
+    return make_examples([(Stored(sample), 1.0)], crop, 3, augmentation, scale)
 
 
 def unlabelled(sample: Sample) -> Sample:

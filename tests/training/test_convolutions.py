@@ -35,10 +35,10 @@ def gradients(layer: nn.Module, x: Tensor) -> list[Tensor]:
 
 
 @compiled
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("dilation", [1, 2])
-@pytest.mark.parametrize(("height", "width"), [(16, 24), (17, 33), (4, 5)])
-@pytest.mark.parametrize(("inputs", "outputs"), [(16, 32), (64, 64), (48, 28), (32, 37), (24, 64)])
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "height", "width", "dilation", "bias"),
+    [(64, 64, 16, 24, 1, True), (32, 37, 17, 33, 2, False), (24, 64, 4, 5, 1, True)],
+)
 def test_results_and_gradients_are_those_of_torch(
     inputs: int, outputs: int, height: int, width: int, dilation: int, bias: bool
 ) -> None:
@@ -67,7 +67,7 @@ def test_a_1x1_convolution_in_bf16_is_that_of_torch(bias: bool) -> None:
 
 
 @compiled
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("threads", [1, 3])
 def test_weight_gradients_are_right_for_any_number_of_threads(threads: int) -> None:
     torch.manual_seed(0)
     x, gradient = (torch.randn(2, 32, 50, 70).to(memory_format=torch.channels_last) for _ in range(2))
@@ -105,25 +105,6 @@ def test_keys_stay_and_16_bits_are_left_to_torch() -> None:
     x = torch.randn(1, 32, 16, 16)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(ours(x), theirs(x))
-
-
-@compiled
-def test_a_network_learns_the_same() -> None:
-    """Gradients of all of PASMnet 2 differ by rounding, as they do from one order of sums to another."""
-    torch.manual_seed(0)
-    theirs = PASMnet2()
-    for parameter in theirs.parameters():  # those that training begins with at zero
-        if not parameter.abs().max() > 0:
-            nn.init.normal_(parameter, std=0.05)
-    ours = copy.deepcopy(theirs)
-    make_faster(ours)
-    pair = torch.randn(2, 2, 3, 64, 96)
-    norms = []
-    for network in (theirs, ours):
-        network(*pair).disparity.square().mean().backward()
-        norms.append(torch.stack([p.grad.norm() for p in network.parameters() if p.grad is not None]))
-    assert norms[0].max() > 0
-    assert torch.allclose(norms[0], norms[1], rtol=0.02, atol=1e-4 * float(norms[0].max()))
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""Tests of the training examples by position, and of the batches made of them."""
+"""The training examples by position, of pairs and of prepared patches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pickle
 from collections.abc import Iterator
 
 import numpy as np
-import pytest
 from example_pairs import (
     CROP,
     EVERYTHING,
@@ -26,7 +25,6 @@ from pamcli.data.open import open_data
 from pamcli.data.source import Sample
 from pamcli.imaging.resize import imresize
 from pamcli.training.augmentation import Augmentation, Example
-from pamcli.training.examples import load_batches
 
 PROCEDURAL = open_data("procedural")
 
@@ -39,13 +37,13 @@ def same(one: Example, other: Example) -> bool:
 
 
 def test_a_position_is_an_example_whoever_asks_for_it_and_when() -> None:
-    sources = [(Stored(pair(), pair(seed=1)), 1.0), (PROCEDURAL, 1.0)]
-    one = make_examples(sources, CROP, 3, EVERYTHING)
+    samples = pair(), pair(seed=1)
+    one = examples(*samples, augmentation=EVERYTHING)
     other = pickle.loads(pickle.dumps(one))
     for position in (5, 0, 9, 5):
         assert same(one[position], other[position])
     assert not same(one[0], one[1])
-    assert not same(one[0], make_examples(sources, CROP, 4, EVERYTHING)[0])
+    assert not same(one[0], examples(*samples, augmentation=EVERYTHING, seed=4)[0])
 
 
 def test_a_pass_takes_each_sample_once_in_a_new_order() -> None:
@@ -63,15 +61,6 @@ def test_several_data_sets_mix_by_their_weights() -> None:
     found = numbers(made, range(600))
     assert abs(sum(number < 4 for number in found) - 150) < 40
     assert set(found) == {0, 1, 2, 3, 6, 7, 8, 9}
-
-
-def test_procedural_scenes_are_those_of_the_seed_and_of_no_check() -> None:
-    made = make_examples([(PROCEDURAL, 1.0)], CROP, 11, NOTHING)
-    for position in (0, 2000):
-        drawn = PROCEDURAL.render(11, position, *CROP)  # type: ignore[attr-defined]
-        assert np.array_equal(made[position].left, drawn.left)
-        assert np.array_equal(made[position].disparity, drawn.disparity)
-        assert not made[position].visible[~drawn.visible].any()
 
 
 def test_whether_a_scene_is_drawn_does_not_decide_which() -> None:
@@ -94,16 +83,6 @@ def test_truth_warps_whatever_is_done_to_the_pair() -> None:
             assert set(np.unique(known)) <= {4 * scale, 12 * scale}
             assert example.visible.any()
             assert warp_error(example) <= most
-
-
-def test_scaled_truth_is_never_averaged() -> None:
-    made = examples(pair(96, 192), augmentation=Augmentation(smallest=0.6, largest=1.6, stretch=0.3))
-    for position in range(20):
-        values = np.unique(made[position].disparity)
-        assert len(values) <= 2, "no mean across the edge between 4 and 12"
-        if len(values) == 2:
-            assert values[1] / values[0] == pytest.approx(3)
-        assert warp_error(made[position]) < 10
 
 
 def test_unknown_truth_never_becomes_a_number() -> None:
@@ -153,17 +132,6 @@ def test_without_a_mask_both_truths_tell_what_is_occluded() -> None:
     assert example.right_visible[16, :end].all()
 
 
-def test_one_truth_alone_tells_what_it_certainly_hides() -> None:
-    sample = dataclasses.replace(pair(*CROP), right_disparity=None)
-    example = examples(sample)[0]
-    start = CROP[1] // 2
-    assert not example.visible[16, start - 7 : start - 1].any()
-    assert example.visible[16, start:].all()
-    assert example.visible[16, 4 : start - 9].all()
-    assert np.isnan(example.right_disparity).all()
-    assert not example.right_visible.any()
-
-
 def test_what_hides_a_pixel_may_lie_outside_the_crop() -> None:
     """The board begins right of the crop, its shadow on the wall lies within."""
     height, width = 32, 400
@@ -183,14 +151,6 @@ def test_what_hides_a_pixel_may_lie_outside_the_crop() -> None:
     assert checked > 3
 
 
-@pytest.mark.parametrize("size", [(20, 300), (100, 40), (16, 32)])
-def test_small_images_are_scaled_up_with_their_truth(size: tuple[int, int]) -> None:
-    example = examples(pair(*size, near=6, far=2))[0]
-    assert example.left.shape == (*CROP, 3)
-    scale = max(CROP[0] / size[0], CROP[1] / size[1])
-    assert set(np.unique(example.disparity)) <= {np.float32(2 * scale), np.float32(6 * scale)}
-
-
 def test_sixteen_bits_become_the_same_light() -> None:
     eight = numbered(256)[200]
     sixteen = dataclasses.replace(
@@ -200,17 +160,14 @@ def test_sixteen_bits_become_the_same_light() -> None:
     assert example.left.dtype == np.uint8
     assert (example.left == 200).all()
     assert (example.right == 200).all()
-    (batch,) = load_batches(examples(sixteen), 0, 1, 1, workers=0)
-    assert batch.to("cpu").left.unique().tolist() == [pytest.approx(200 / 255)]
 
 
-@pytest.mark.parametrize("scale", [2, 4])
-def test_low_resolution_crops_are_cut_from_the_reduced_image(scale: int) -> None:
-    sample = pair(61, 103)
+def test_low_resolution_crops_are_cut_from_the_reduced_image() -> None:
+    sample, scale = pair(61, 103), 4
     height, width = (side - side % scale for side in (61, 103))
     whole = {name: imresize(getattr(sample, name)[:height, :width], 1 / scale) for name in ("left", "right")}
     made, corners = superres(sample, scale=scale), set()
-    for position in range(40):
+    for position in range(12):
         example = made[position]
         assert example.left_high.shape == (6 * scale, 10 * scale, 3)
         (place,) = places(sample.left, example.left_high)
@@ -222,7 +179,7 @@ def test_low_resolution_crops_are_cut_from_the_reduced_image(scale: int) -> None
         assert np.array_equal(example.right, whole["right"][low])
         high = slice(place[0], place[0] + 6 * scale), slice(place[1], place[1] + 10 * scale)
         assert np.array_equal(example.right_high, sample.right[high])
-    assert len(corners) > 20
+    assert len(corners) > 6
 
 
 def places(picture: np.ndarray, patch: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -281,3 +238,42 @@ def test_super_resolution_of_scenes_has_truth_at_low_resolution() -> None:
     assert np.array_equal(example.left_high, drawn.left)  # type: ignore[arg-type]
     assert np.array_equal(example.disparity, drawn.disparity[1::2, 1::2] / 2)
     assert example.left.shape == (8, 16, 3)
+
+
+SCALE, PATCH = 2, (16, 32)
+TURNED = Augmentation(mirror=0.5, upside_down=0.5, permute_colours=0.5)
+
+
+def patch() -> Sample:
+    """Low-resolution views whose pixels say where they are, and are no reduction of the high ones."""
+    rng = np.random.default_rng(3)
+    low_left, low_right = rng.integers(0, 256, (2, *PATCH, 3), dtype=np.uint8)
+    left, right = (view.repeat(SCALE, 0).repeat(SCALE, 1) for view in (low_left, low_right))
+    return Sample("one", left, right, low_left=low_left, low_right=low_right)
+
+
+def test_the_stored_views_are_taken_as_they_are() -> None:
+    sample = patch()
+    example = superres(sample, scale=SCALE, crop=PATCH)[0]
+    assert np.array_equal(example.left, sample.low_left)
+    assert np.array_equal(example.right, sample.low_right)
+    assert np.array_equal(example.left_high, sample.left)
+    assert np.array_equal(example.right_high, sample.right)
+
+
+def test_low_and_high_are_cut_turned_and_recoloured_together() -> None:
+    found = superres(patch(), augmentation=TURNED, scale=SCALE, crop=(8, 16))
+    lows = set()
+    for position in range(12):
+        example = found[position]
+        assert example.left_high is not None
+        assert np.array_equal(example.left.repeat(SCALE, 0).repeat(SCALE, 1), example.left_high)
+        lows.add(example.left.tobytes())
+    assert len(lows) == 12
+
+
+def test_a_patch_in_other_light_is_reduced_anew() -> None:
+    augmentation = dataclasses.replace(EVERYTHING, erase=0)
+    example = superres(patch(), augmentation=augmentation, scale=SCALE, crop=(8, 16))[0]
+    assert example.left_high is not None
+    assert not np.array_equal(example.left.repeat(SCALE, 0).repeat(SCALE, 1), example.left_high)

@@ -1,7 +1,8 @@
-"""Tests of the initial weights of a run."""
+"""The initial weights of a run, and blocks that are compiled, here by dynamo alone, without a GPU."""
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from pamcli.errors import ModelError, UsageError
+from pamcli.errors import DeviceError, ModelError, UsageError
 from pamcli.networks.blocks import upsample
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
@@ -18,8 +19,8 @@ from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.architectures import ARCHITECTURES
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.training.initialisation import check_weights, halve_scale, initial_network, initialise_by_xavier
-from pamcli.training.recipe import Recipe
+from pamcli.training import initialisation
+from pamcli.training.initialisation import compile_blocks, halve_scale, initial_network, initialise_by_xavier
 from pamcli.training.recipes import RECIPES
 from pamcli.training.trainer import set_training_mode
 
@@ -46,30 +47,12 @@ def test_an_initial_upscaler_interpolates_bilinearly(scale: int) -> None:
     torch.testing.assert_close(enlarged(network, left, right)[inner], bilinear[inner], atol=1e-5, rtol=0)
 
 
-def test_every_weight_of_an_initial_upscaler_learns() -> None:
-    network = initial_network(replace(SUPERRES, scale=2))
-    optimizer = torch.optim.SGD(network.parameters(), 0.1)
-    left, right, high = torch.rand(1, 3, 8, 24), torch.rand(1, 3, 8, 24), torch.rand(1, 3, 16, 48)
-    for _ in range(2):
-        optimizer.zero_grad()
-        (network(left, right).left - high).abs().mean().backward()
-        optimizer.step()
-    assert [name for name, weight in network.named_parameters() if not weight.grad.any()] == []  # type: ignore[union-attr]
-
-
 def test_xavier_has_the_variance_of_the_paper_s_initialisation() -> None:
     network = PASSRnet(2)
     initialise_by_xavier(network)
     layer = network.init_feature[4].body[0]  # 64 to 64 channels, 3 x 3
     assert layer.weight.std().item() == pytest.approx((2 / (2 * 64 * 9)) ** 0.5, rel=0.02)
     assert not network.pam.b1.bias.any()
-
-
-def test_the_seed_decides_the_fresh_weights() -> None:
-    recipe = RECIPES["scenes"]
-    first, same, other = (initial_network(replace(recipe, seed=seed)) for seed in (1, 1, 2))
-    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), same.parameters(), strict=True))
-    assert not all(torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
 
 
 def test_one_part_learns_and_another_begins_anew(tmp_path: Path) -> None:
@@ -118,31 +101,6 @@ def weights(path: Path, network: PASMnet | PASMnet2 | PASSRnet, **spec: int) -> 
     return path
 
 
-def test_a_run_begins_with_the_weights_that_are_given(tmp_path: Path) -> None:
-    trained = PASSRnet(4)
-    path = weights(tmp_path / "w.safetensors", trained, scale=4)
-    network = initial_network(replace(SUPERRES, scale=4, start=str(path)))
-    assert all(
-        torch.equal(a, b) and a.requires_grad
-        for a, b in zip(network.parameters(), trained.parameters(), strict=True)
-    )
-
-
-def test_x2_starts_from_the_means_of_x4_weights(tmp_path: Path) -> None:
-    trained = PASSRnet(4)
-    path = weights(tmp_path / "w.safetensors", trained, scale=4)
-    network = initial_network(replace(SUPERRES, scale=2, start=str(path)))
-    assert isinstance(network, PASSRnet)
-    assert network.scale == 2
-    left, right = torch.rand(2, 1, 3, 8, 16).unbind()
-    found = []
-    for one in (trained, network):
-        with torch.no_grad():
-            features, _ = one.pam(one.init_feature(torch.cat((left, right))), both=False)
-            found.append(one.upscale[:6](features))
-    torch.testing.assert_close(found[1], F.avg_pool2d(found[0], 2))
-
-
 def test_halving_changes_only_the_layer_before_the_shuffle() -> None:
     state = PASSRnet(4).state_dict()
     halved = halve_scale(state)
@@ -155,22 +113,6 @@ def test_halving_changes_only_the_layer_before_the_shuffle() -> None:
     features = torch.rand(1, 64, 5, 7)
     shuffled = (F.pixel_shuffle(network.last(features), network.scale) for network in (larger, smaller))
     torch.testing.assert_close(F.avg_pool2d(next(shuffled), 2), next(shuffled))
-
-
-@pytest.mark.parametrize(("stored", "wanted"), [(2, 4), (4, 3), (2, 3)])
-def test_other_scales_are_refused(stored: int, wanted: int) -> None:
-    recipe = replace(SUPERRES, scale=wanted)
-    with pytest.raises(UsageError, match=f"upscales by {stored}"):
-        check_weights("w", ModelSpec("passrnet", scale=stored), recipe)
-
-
-@pytest.mark.parametrize(
-    ("recipe", "spec"),
-    [(SUPERRES, ModelSpec("pasmnet")), (RECIPES["scenes"], ModelSpec("passrnet", scale=4))],
-)
-def test_another_network_s_weights_are_refused(recipe: Recipe, spec: ModelSpec) -> None:
-    with pytest.raises(ModelError, match="the run trains"):
-        check_weights("w", spec, recipe)
 
 
 def test_a_head_begins_anew_behind_the_matching_of_other_weights(tmp_path: Path) -> None:
@@ -223,7 +165,41 @@ def test_consistency_has_no_weights_so_any_run_begins_with_any(tmp_path: Path) -
         assert torch.equal(begun.first.weight, network.first.weight)
 
 
-def test_no_other_variant_begins_with_weights_of_another_one() -> None:
-    recipe = replace(RECIPES["passrnet2"], scale=4)
-    with pytest.raises(UsageError, match=r"variant blocks=32, .*trains paper"):
-        check_weights("w", ModelSpec("passrnet2", scale=4, variant="blocks=32"), recipe)
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+def gradients(network: torch.nn.Module) -> dict[str, torch.Tensor]:
+    rng = torch.Generator().manual_seed(0)
+    left, right = torch.rand(2, 1, 3, 6, 12, generator=rng)
+    result = network(left, right, both=True)
+    (result.left.square().sum() + result.right.square().sum()).backward()
+    return {
+        key: parameter.grad for key, parameter in network.named_parameters() if parameter.grad is not None
+    }
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # dynamo looks at what it traces
+def test_compiled_blocks_have_the_gradients_of_the_others() -> None:
+    torch.manual_seed(0)
+    plain = PASSRnet2(2, blocks=4)
+    torch.nn.init.normal_(plain.last.weight, std=0.1)
+    other = copy.deepcopy(plain)
+    compile_blocks(other, CPU, "eager")
+    assert other.state_dict().keys() == plain.state_dict().keys()
+    expected, found = gradients(plain), gradients(other)
+    assert found.keys() == expected.keys()
+    for key, gradient in expected.items():
+        torch.testing.assert_close(found[key], gradient, rtol=1e-4, atol=1e-6)
+    assert all(block._compiled_call_impl is not None for block in other.blocks)
+
+
+def test_what_cannot_be_compiled_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="only passrnet2"):
+        compile_blocks(PASSRnet(4), GPU)
+    network = PASSRnet2(2, blocks=4)
+    with pytest.raises(UsageError, match="requires a CUDA GPU"):
+        compile_blocks(network, CPU)
+    monkeypatch.setattr(initialisation, "find_spec", lambda name: None)
+    with pytest.raises(DeviceError, match="Triton"):
+        compile_blocks(network, GPU)
+    assert all(block._compiled_call_impl is None for block in network.blocks)

@@ -1,4 +1,4 @@
-"""Batches: the same in any number of processes, and errors in their turn."""
+"""Batches: the same in any number of processes, errors in their turn, and scenes that serve for several."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import dataclasses
 import multiprocessing
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +18,7 @@ from example_pairs import (
     CROP,
     EVERYTHING,
     NOTHING,
+    Made,
     Stored,
     examples,
     make_examples,
@@ -23,11 +27,13 @@ from example_pairs import (
     pair,
     unlabelled,
 )
+from torch.utils.data import dataloader
 
-from pamcli.data.open import open_data
-from pamcli.data.source import Sample
+from pamcli.data.source import Sample, Source
 from pamcli.errors import DeviceError, InputError
-from pamcli.training.examples import StepBatch, load_batches
+from pamcli.training.augmentation import Augmentation
+from pamcli.training.examples import LATE, SceneCache, StepBatch, load_batches
+from pamcli.training.recipe import SceneSettings
 
 
 def test_batches_hold_bytes_and_masks_of_known_pixels() -> None:
@@ -53,14 +59,6 @@ def test_batches_hold_bytes_and_masks_of_known_pixels() -> None:
     assert not truth.right_visible[labelled.index(False)].any()
 
 
-def test_a_batch_without_labels_knows_nothing() -> None:
-    (batch,) = load_batches(examples(unlabelled(pair())), 0, 1, 2, workers=0)
-    assert not any(part.isfinite().any() for part in batch.truth.both)
-    assert not (batch.truth.visible | batch.truth.right_visible).any()
-    made = StepBatch(torch.full((1, 3, 4, 4), 0.3), torch.full((1, 3, 4, 4), 0.6))
-    assert torch.equal(made.to("cpu").left, made.left)
-
-
 def test_batches_name_the_pairs_with_left_ground_truth_only() -> None:
     left_only = dataclasses.replace(pair(*CROP), right_disparity=None)
     for sample, expected in ((left_only, True), (pair(*CROP), False)):
@@ -80,20 +78,6 @@ def test_processes_share_the_positions_of_a_step() -> None:
     assert [first + second for first, second in zip(*shares, strict=True)] == alone
     assert colours(load_batches(made, 3, 5, 4, workers=0)) == alone[3:]
     assert colours(load_batches(made, 5, 5, 4, workers=0)) == []
-
-
-def test_worker_processes_make_the_same_bytes() -> None:
-    sources = [(Stored(pair(), pair(seed=1)), 1.0), (open_data("procedural"), 1.0)]
-    made = make_examples(sources, CROP, 3, EVERYTHING)
-    state = torch.get_rng_state()
-    runs = [list(load_batches(made, 1, 5, 2, workers=workers)) for workers in (0, 2)]
-    assert torch.equal(torch.get_rng_state(), state), "the random state of the run is its own"
-    assert len(runs[0]) == len(runs[1]) == 4
-    for here, there in zip(*runs, strict=True):
-        assert torch.equal(here.left, there.left)
-        assert torch.equal(here.right, there.right)
-        for one, other in zip(here.truth, there.truth, strict=True):
-            assert torch.equal(torch.nan_to_num(one, -1), torch.nan_to_num(other, -1))
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -132,16 +116,6 @@ def test_loading_keeps_the_sigchld_handler() -> None:
     assert signal.getsignal(signal.SIGCHLD) == before
 
 
-def test_an_error_leaves_no_worker_behind() -> None:
-    made = load_batches(examples(None), 0, 6, 1, workers=2)
-    with pytest.raises(InputError) as caught:
-        next(made)
-    assert caught.value.__traceback__ is not None, "which holds what the loader used"
-    for worker in multiprocessing.active_children():  # they have been told; a busy machine takes its time
-        worker.join(60)
-    assert multiprocessing.active_children() == []
-
-
 class Lacking(Stored):
     """Its reader takes a package that is not installed."""
 
@@ -160,7 +134,9 @@ def test_unexpected_errors_of_workers_keep_their_type() -> None:
     assert multiprocessing.active_children() == [], "with one left, the program would wait for it"
 
 
-def test_a_killed_worker_is_one_line() -> None:
+def test_a_killed_worker_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = dataloader._MultiProcessingDataLoaderIter._try_get_data
+    monkeypatch.setattr(waiting, "__defaults__", (0.2,))  # not 5 s, after which torch looks for its workers
     made = make_examples([(Deadly(*numbered(2)), 1.0)], CROP, 0, NOTHING)
     with pytest.raises(DeviceError, match="was killed") as caught:
         next(load_batches(made, 0, 2, 1, workers=1))
@@ -181,3 +157,95 @@ class Interrupted(Stored):
 def test_workers_leave_the_end_to_the_main_process() -> None:
     made = make_examples([(Interrupted(*numbered(2)), 1.0)], CROP, 0, NOTHING)
     assert len(list(load_batches(made, 0, 2, 1, workers=1))) == 2
+
+
+DRAWING = SceneSettings(sizes=((48, 96), (32, 128)), uses=5, pool=6)
+
+
+class Counted(Source):
+    """Draws pairs whose colour tells their number, and counts how often."""
+
+    endless = True
+    drawn: Counter[int]
+
+    def __init__(self) -> None:
+        self.drawn = Counter()
+
+    def load(self, index: int) -> Sample:
+        raise NotImplementedError
+
+    def render(self, series: int, number: int, height: int, width: int) -> Sample:
+        self.drawn[number] += 1
+        made = pair(height, width)
+        view = np.full_like(made.left, number % 256)
+        return replace(made, name=f"{number}", left=view, visible=np.ones((height, width), np.bool_))
+
+
+def kept(source: Source, folder: Path | None) -> SceneCache:
+    return SceneCache(source, DRAWING, 3, 1 / DRAWING.uses, folder)
+
+
+def test_each_scene_is_drawn_once_and_used_as_often_as_asked(tmp_path: Path) -> None:
+    source = Counted()
+    scenes = kept(source, tmp_path)
+    used = Counter(scenes.scene(position).name for position in range(400))
+    assert set(source.drawn.values()) == {1}
+    assert abs(len(source.drawn) - (400 / DRAWING.uses + DRAWING.pool)) < 8
+    middle = [used[str(number)] for number in range(10, 70)]
+    assert abs(np.mean(middle) - DRAWING.uses) < 1
+    assert len(list(tmp_path.iterdir())) <= DRAWING.pool + LATE + 3, "old scenes leave the disk"
+    shapes = {scenes.scene(position).left.shape[:2] for position in range(390, 400)}
+    assert shapes == {(48, 96), (32, 128)}
+
+
+def test_cached_scenes_equal_rendered_ones_also_after_damage(tmp_path: Path) -> None:
+    source = Counted()
+    first = kept(source, tmp_path).scene(7)
+    (file,) = tmp_path.iterdir()
+    versions = [kept(source, tmp_path).scene(7), kept(source, None).scene(7)]
+    file.write_bytes(file.read_bytes()[:-3000])
+    versions.append(kept(source, tmp_path).scene(7))
+    for other in versions:
+        assert other.name == first.name
+        for part in ("left", "right", "disparity", "right_disparity", "visible"):
+            assert np.array_equal(getattr(other, part), getattr(first, part))
+    file.unlink()
+    file.mkdir()
+    assert kept(source, tmp_path).scene(7).name == first.name, "what cannot be written is drawn all the same"
+
+
+def made(folder: Path | None, augmentation: Augmentation | None = None) -> Made:
+    sources = [(Stored(pair(), pair(seed=1)), 1.0), (Counted(), 3.0)]
+    drawing = replace(DRAWING, augmentation=augmentation)
+    return make_examples(sources, CROP, 3, EVERYTHING, scenes=drawing, folder=folder)
+
+
+def test_any_number_of_workers_make_the_same_batches(tmp_path: Path) -> None:
+    state = torch.get_rng_state()
+    runs = [list(load_batches(made(tmp_path / str(workers)), 0, 4, 2, workers)) for workers in (0, 2)]
+    runs.append(list(load_batches(made(None), 0, 4, 2, 0)))
+    assert torch.equal(torch.get_rng_state(), state), "the random state of the run is its own"
+    for run in runs[1:]:
+        for here, there in zip(runs[0], run, strict=True):
+            assert torch.equal(here.left, there.left)
+            assert torch.equal(here.right, there.right)
+            for one, other in zip(here.truth, there.truth, strict=True):
+                assert torch.equal(torch.nan_to_num(one, -1), torch.nan_to_num(other, -1))
+    assert all(batch.prepared > 0 for batch in runs[0])
+
+
+def test_scenes_have_their_own_augmentation() -> None:
+    plain, mirrored = made(None), made(None, Augmentation(mirror=1))
+    changed = {
+        plain._choose_source(position): not np.array_equal(plain[position].left, mirrored[position].left)
+        for position in range(6)
+    }
+    assert changed == {0: False, 1: True}
+
+
+def test_a_crop_that_is_larger_than_a_scene_has_it_enlarged() -> None:
+    drawing = SceneSettings(sizes=((32, 64),), pool=2)
+    large = make_examples([(Counted(), 1.0)], (64, 96), 3, NOTHING, scenes=drawing)
+    example = large[0]
+    assert example.left.shape == (64, 96, 3)
+    assert np.isfinite(example.disparity).all()
