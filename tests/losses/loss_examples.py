@@ -1,25 +1,13 @@
-"""Images, attention and truths for the tests of the losses; and where the formulas of the vectors lie."""
+"""Images, attention and truths for the tests of the losses."""
 
 from __future__ import annotations
 
-import formulas
 import torch
 from torch import Tensor
 
 from pamcli.losses.total import GroundTruth
 from pamcli.losses.unsupervised import Quotient
 from pamcli.networks.parallax import ParallaxMaps, attention
-
-__all__ = [
-    "HEIGHT",
-    "WIDTH",
-    "example_truth",
-    "formulas",
-    "maps_of",
-    "random_costs",
-    "random_pictures",
-    "value",
-]
 
 HEIGHT, WIDTH = 32, 64
 

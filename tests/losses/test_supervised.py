@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from loss_examples import maps_of, random_costs, value
+from loss_examples import value
 from torch import Tensor
 
 from pamcli.losses.supervised import (
@@ -69,14 +69,6 @@ def test_errors_beyond_the_limit_grow_logarithmically(limit: float) -> None:
     assert loss(0.9 * limit)[0] == pytest.approx(float(plain), rel=1e-5)
 
 
-def test_smooth_l1_accepts_a_channel_axis() -> None:
-    truth = torch.rand(2, 4, 6)
-    known = torch.ones_like(truth, dtype=torch.bool)
-    assert value(smooth_l1(truth[:, None], truth, known)) == 0
-    with pytest.raises(RuntimeError):
-        smooth_l1(truth[:, None, ::2], truth, known)
-
-
 def test_unknown_ground_truth_never_reaches_a_gradient() -> None:
     disparity = row(1, 2, 3, 4).requires_grad_()
     truth = row(NAN, 5, torch.inf, 4)
@@ -118,15 +110,6 @@ def test_likelihood_shares_a_position_between_its_neighbours() -> None:
         quotient = match_likelihood(probabilities, row(position), everywhere)
         assert value(quotient) == pytest.approx(expected, rel=1e-6)
         assert quotient.count == 1
-
-
-@pytest.mark.parametrize("position", [-0.1, 3.1, NAN])
-def test_likelihood_leaves_out_what_lies_outside_the_row(position: float) -> None:
-    probabilities = torch.full((1, 1, 1, 4), 0.25, requires_grad=True)
-    quotient = match_likelihood(probabilities, row(position), torch.ones(1, 1, 1, dtype=torch.bool))
-    value(quotient).backward()
-    assert quotient.count == quotient.total == 0
-    assert torch.all(probabilities.grad == 0)
 
 
 def test_likelihood_leaves_out_what_the_map_cannot_say() -> None:
@@ -181,20 +164,6 @@ def test_true_maps_of_both_views_are_likely_at_every_scale(stride: int, disparit
     for quotient in attention_likelihood(maps, stride, (truth, counts), (truth, counts)):
         assert quotient.count == inside
         assert value(quotient) == pytest.approx(entropy, abs=1e-4)
-
-
-def test_only_counted_pixels_teach_the_attention() -> None:
-    costs = random_costs(1, 1, 4, 16)
-    truth = torch.full((1, 16, 64), 6.0)
-    truth[:, :, 40:44] = NAN
-    counts = torch.ones_like(truth, dtype=torch.bool)
-    counts[:, :, 24:28] = False
-    of_left, of_right = attention_likelihood(maps_of(*costs), 4, (truth, counts), (truth * NAN, counts))
-    assert of_left.count == 4 * (16 - 2 - 2)  # the first two columns match outside the row
-    assert of_right.count == of_right.total == 0
-    value(of_left, of_right).backward()
-    taught = costs[0].grad.abs().sum(-1)[0] > 0
-    assert (~taught).nonzero()[:, 1].unique().tolist() == [0, 1, 6, 10]
 
 
 def step_scene() -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -68,6 +68,12 @@ def formula_images(seed: int, n: int, h: int, w: int, shift: int) -> tuple[Tenso
     return left, right
 
 
+def golden_pair(name: str) -> tuple[Tensor, Tensor]:
+    """The images that the golden numbers of a network belong to."""
+    g = golden(name)
+    return formula_images(*(int(g[key]) for key in ("seed", "n", "h", "w", "shift")))
+
+
 def golden(name: str) -> dict[str, np.ndarray]:
     with np.load(DATA / f"{name}.npz") as file:
         return dict(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -25,33 +26,24 @@ def value_and_gradient(made: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return made.detach(), torch.autograd.grad((made * weights).sum(), x)[0]
 
 
-@pytest.mark.parametrize("factor", [2, 4])
-@pytest.mark.parametrize("size", [(7, 12), (1, 5), (6, 1)])
-def test_learned_features_are_enlarged_as_others_are(size: tuple[int, int], factor: int) -> None:
+@pytest.mark.parametrize(
+    ("ours", "theirs", "shape"),
+    [
+        (upsample, plainly, (2, 3, 7, 12)),
+        (partial(upsample, factor=4), partial(plainly, factor=4), (2, 3, 1, 5)),
+        (upsample_cost, cost_plainly, (2, 5, 8, 8)),
+        (upsample_cost, cost_plainly, (2, 4, 1, 1)),
+    ],
+)
+def test_learned_maps_are_enlarged_as_others_are(
+    ours: Callable[[Tensor], Tensor], theirs: Callable[[Tensor], Tensor], shape: tuple[int, ...]
+) -> None:
     torch.manual_seed(0)
-    x = torch.randn(2, 3, *size, requires_grad=True)
-    wanted = value_and_gradient(plainly(x, factor), x)
-    for found, expected in zip(value_and_gradient(upsample(x, factor), x), wanted, strict=True):
+    x = torch.randn(shape, requires_grad=True)
+    wanted = value_and_gradient(theirs(x), x)
+    for found, expected in zip(value_and_gradient(ours(x), x), wanted, strict=True):
         assert torch.allclose(found, expected, atol=1e-5)
-    assert torch.allclose(upsample(x.detach(), factor), wanted[0], atol=1e-6)
-
-
-@pytest.mark.parametrize("size", [(5, 8, 8), (1, 3, 6), (4, 1, 1)])
-def test_learned_costs_are_enlarged_as_others_are(size: tuple[int, int, int]) -> None:
-    torch.manual_seed(0)
-    cost = torch.randn(2, *size, requires_grad=True)
-    wanted = value_and_gradient(cost_plainly(cost), cost)
-    for found, expected in zip(value_and_gradient(upsample_cost(cost), cost), wanted, strict=True):
-        assert torch.allclose(found, expected, atol=1e-5)
-    assert torch.allclose(upsample_cost(cost.detach()), wanted[0], atol=1e-6)
-
-
-@pytest.mark.parametrize("enlarge", [upsample, upsample_cost])
-def test_what_is_rounded_stays_as_near(enlarge: Callable[[Tensor], Tensor]) -> None:
-    torch.manual_seed(0)
-    x = torch.randn(2, 3, 7, 12, requires_grad=True)
-    made = enlarge(x.bfloat16())
-    assert (made - enlarge(x)).detach().abs().max() < 2**-6 * x.detach().abs().max()
+    assert torch.allclose(ours(x.detach()), wanted[0], atol=1e-6)
 
 
 def test_disparities_stay_exact_where_the_rest_is_rounded() -> None:

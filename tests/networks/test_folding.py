@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from random_networks import normalised, pasmnet, passrnet, picture_pair
+from random_networks import normalised, pasmnet, picture_pair
 from torch import nn
 
 from pamcli.networks.fused import fold_batch_norms as folded
@@ -46,18 +46,3 @@ def test_the_network_that_was_given_stays_as_it_is() -> None:
     assert all(parameter.requires_grad for parameter in network.parameters())
     assert not any(parameter.requires_grad for parameter in copy.parameters())
     assert copy[0].weight.data_ptr() != network[0].weight.data_ptr()
-
-
-def test_folding_again_changes_nothing() -> None:
-    once = folded(pasmnet())
-    twice = folded(once)
-    for key, value in once.state_dict().items():
-        assert torch.equal(value, twice.state_dict()[key])
-
-
-def test_a_network_without_batch_norm_is_copied() -> None:
-    views = picture_pair(12, 16, shift=2)
-    with torch.inference_mode():
-        plain = passrnet(2)(views[:1], views[1:]).left
-        found = folded(passrnet(2))(views[:1], views[1:]).left
-    assert torch.allclose(found, plain, atol=1e-7)

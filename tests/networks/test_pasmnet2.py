@@ -6,13 +6,12 @@ import copy
 
 import pytest
 import torch
-from formulas import formula_images, golden
+from formulas import golden, golden_pair
 from random_networks import normalised, pasmnet2
 from torch import Tensor
 
 from pamcli.networks.parallax import RowAttention
-from pamcli.networks.pasmnet2 import REACH, UPDATES, PASMnet2, Stage
-from pamcli.networks.pasmnet2_fused import join
+from pamcli.networks.pasmnet2 import REACH, PASMnet2, Stage
 from pamcli.networks.symmetric_attention import SymmetricAttention, attend
 from pamcli.networks.updates import (
     ErrorScale,
@@ -28,9 +27,7 @@ STRIDES = (16, 8, 4)
 
 
 def pictures(*, small: bool = False) -> tuple[Tensor, Tensor]:
-    g = golden("pasmnet2")
-    seed, n, h, w, shift = (int(g[key]) for key in ("seed", "n", "h", "w", "shift"))
-    left, right = formula_images(seed, n, h, w, shift)
+    left, right = golden_pair("pasmnet2")
     cut = (slice(0, 1), slice(None), slice(0, 64), slice(0, 96)) if small else ()
     return normalised(left)[cut], normalised(right)[cut]
 
@@ -68,11 +65,6 @@ def test_every_value_is_the_prototypes() -> None:
             assert (update - expected).abs().max() < 1e-3
     assert (found.attention_mass - g["received"]).abs().max() < 1e-4
     assert (found.disparity[:, 0] - g["disparity"]).abs().max() < 5e-3
-
-
-def test_each_scale_is_updated_as_often_as_is_said() -> None:
-    found = pasmnet2()(*pictures(small=True))
-    assert tuple(len(scale.updates) for scale in found.scales) == UPDATES
 
 
 @pytest.mark.parametrize("limit", [None, 4])
@@ -184,13 +176,6 @@ def test_a_mean_of_candidates_weighted_by_softmax_and_a_correction(dtype: torch.
     assert torch.allclose(mix(candidates, mixing), expected, atol=1e-5)
 
 
-def test_channels_are_joined_side_by_side() -> None:
-    parts = [torch.randn(2, channels, 3, 4) for channels in (2, 1, 5)]
-    joined = join(parts, torch.float32)
-    assert torch.equal(joined, torch.cat(parts, 1))
-    assert joined.is_contiguous(memory_format=torch.channels_last)
-
-
 def test_a_window_around_the_peak_takes_no_notice_of_another_mode() -> None:
     attention = torch.full((1, 1, 12, 12), 1e-20)
     attention[0, 0, 10, torch.tensor([3, 4, 9])] = torch.tensor([0.4, 0.2, 0.3])
@@ -267,11 +252,6 @@ def test_the_prepared_network_is_the_network(limit: int | None) -> None:
     assert keys == PASMnet2("wide").state_dict().keys()
 
 
-def test_the_expected_error_is_computed_where_it_is_asked_for() -> None:
-    with torch.inference_mode():
-        assert pasmnet2()(*pictures(small=True), confidence=False).log_expected_error is None
-
-
 def test_confidence_is_the_share_of_a_laplace_distribution_within_three_pixels() -> None:
     scales = torch.tensor([0.1, 1.0, 4.0, 30.0])
     within = torch.distributions.Laplace(torch.zeros(4), scales)
@@ -307,17 +287,3 @@ def test_the_error_that_is_expected_depends_on_all_that_is_seen_and_teaches_noth
     network(*pictures(small=True)).log_expected_error.sum().backward()
     learned = {name for name, parameter in network.named_parameters() if parameter.grad is not None}
     assert learned == {f"error_scale.{name}" for name, _ in network.error_scale.named_parameters()}
-
-
-class _Neighbours(torch.nn.Module):
-    def forward(self, padded: Tensor) -> Tensor:
-        return neighbours(padded, REACH, 2)
-
-
-def test_neighbours_are_exported_for_maps_of_any_size() -> None:
-    sides = {axis: torch.export.Dim(f"side{axis}", min=8 + 2 * REACH, max=4096) for axis in (1, 2)}
-    exported = torch.export.export(
-        _Neighbours(), (torch.rand(1, 12 + 2 * REACH, 20 + 2 * REACH),), dynamic_shapes=(sides,), strict=False
-    )
-    other = torch.rand(1, 31 + 2 * REACH, 17 + 2 * REACH)
-    assert torch.equal(exported.module()(other), neighbours(other, REACH, 2))

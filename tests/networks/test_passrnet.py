@@ -7,7 +7,7 @@ import torch
 from random_networks import passrnet, picture_pair
 
 from pamcli.networks import passrnet as module
-from pamcli.networks.parallax import parallax_maps, received_mass
+from pamcli.networks.parallax import received_mass
 from pamcli.networks.passrnet import PASSRnet, SuperResolution
 from pamcli.registry.load import build_network
 from pamcli.registry.spec import ModelSpec
@@ -20,8 +20,7 @@ def plain(network: PASSRnet, views: torch.Tensor) -> SuperResolution:
     return result
 
 
-@pytest.mark.parametrize("scale", [2, 3, 4])
-@pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 9), (9, 1), (17, 31)])
+@pytest.mark.parametrize(("scale", "height", "width"), [(2, 1, 1), (3, 9, 1), (4, 17, 31)])
 def test_prepared_network_equals_the_plain_one(
     scale: int, height: int, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -36,38 +35,6 @@ def test_prepared_network_equals_the_plain_one(
         assert prepared(views[:1], views[1:]).right is None
     torch.testing.assert_close(found.left, expected.left, atol=1e-5, rtol=0)
     torch.testing.assert_close(found.right, expected.right, atol=1e-5, rtol=0)
-
-
-def test_preparing_leaves_the_network_and_its_keys_as_they_are() -> None:
-    network = passrnet(2)
-    before = {key: value.clone() for key, value in network.state_dict().items()}
-    network.prepare(torch.bfloat16)
-    assert network.state_dict().keys() == before.keys() == PASSRnet(2).state_dict().keys()
-    assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
-
-
-def test_bfloat16_stays_close() -> None:
-    views = picture_pair(16, 24, shift=3)
-    with torch.inference_mode():
-        found = passrnet(2).prepare(torch.bfloat16)(views[:1], views[1:]).left
-    assert found.dtype == torch.float32
-    assert 0 < (found - plain(passrnet(2), views).left).abs().mean() < 0.02
-
-
-def test_maps_are_softmax_of_the_costs() -> None:
-    network, views = passrnet(2), picture_pair(16, 24, shift=3)
-    expected = plain(network, views).maps
-    with torch.inference_mode():
-        found = network.prepare(torch.float32)(views[:1], views[1:]).maps
-        features = network.init_feature(views)
-        adapted = network.pam.rb(features)
-        q, k = (layer(adapted).permute(0, 2, 3, 1) for layer in (network.pam.b1, network.pam.b2))
-        explicit = parallax_maps(q[:1] @ k[1:].mT, q[1:] @ k[:1].mT, ordered=False, pad_closing=True)
-    for maps in (expected, found):
-        torch.testing.assert_close(maps.right_to_left, explicit.right_to_left, atol=1e-4, rtol=0)
-        torch.testing.assert_close(maps.left_to_right, explicit.left_to_right, atol=1e-4, rtol=0)
-        assert torch.equal(maps.valid_left, explicit.valid_left)
-        assert torch.equal(maps.valid_right, explicit.valid_right)
 
 
 def test_a_band_with_its_halo_equals_the_whole_image() -> None:
@@ -88,10 +55,8 @@ def test_the_halo_follows_from_the_parts() -> None:
     assert passrnet(2).HALO - build_network(spec).HALO == 2 * 3 * (8 - 1)
 
 
-@pytest.mark.parametrize(
-    "variant", ["views=left", "views=twice", "matching=stacked", "transition=none", "volume=16"]
-)
-def test_variants_are_prepared_too(variant: str) -> None:
+@pytest.mark.parametrize("variant", ["paper", "views=left", "matching=stacked", "volume=16"])
+def test_variants_are_prepared_for_any_precision(variant: str) -> None:
     torch.manual_seed(1)
     network = build_network(ModelSpec("passrnet", variant=variant, scale=2)).requires_grad_(False)
     views = picture_pair(9, 24)
