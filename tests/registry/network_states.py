@@ -14,8 +14,6 @@ NAMES = (
     *("pasmnet2", "pasmnet", "passrnet2-x2", "passrnet2-x4"),
     *("passrnet2-camera-x2", "passrnet2-camera-x4", "passrnet-x2", "passrnet-x4"),
 )
-IMPORTED = ("pasmnet2", "pasmnet", "passrnet-x2", "passrnet-x4")
-"""Networks that there are checkpoints of in the authors' layout."""
 
 
 @cache

@@ -1,7 +1,10 @@
-"""Weights files to networks: any stored precision, and nothing that does not fit."""
+"""A `--weights` value leads to a file and a network: any stored precision, and nothing that does not fit."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,12 +12,14 @@ import torch
 from network_states import NAMES, shipped, state_of
 from torch import Tensor
 
-from pamcli.errors import ModelError, OutputError
+from pamcli.errors import ModelError
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
-from pamcli.registry.load import build_network, load_network, save_network
+from pamcli.registry import catalog
+from pamcli.registry.catalog import CHECKSUMS, REGISTERED, SHIPPED, locate, recorded_sha256
+from pamcli.registry.load import load_network, save_network
 from pamcli.registry.spec import ModelSpec, read_header
 
 X2 = ModelSpec("passrnet", scale=2)
@@ -54,33 +59,14 @@ def test_the_same_network_is_always_the_same_file(tmp_path: Path) -> None:
     assert header.spec == spec
 
 
-def test_half_precision_leaves_what_is_beyond_its_range(tmp_path: Path) -> None:
-    state = state_of("pasmnet2")
-    name = next(key for key in state if key.endswith("running_var"))
-    state[name] = state[name].float()
-    state[name][0] = 1e6
-    save_network(state, ModelSpec("pasmnet2"), tmp_path / "half", half=True)
-    stored = load_network(tmp_path / "half")[0].state_dict()
-    assert torch.equal(stored[name], state[name])
-
-
-@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
-def test_a_single_value_that_is_not_finite_is_enough(value: float, tmp_path: Path) -> None:
-    weights = torch.zeros(3, 3, 3, 3)
-    weights[1, 2, 0, 1] = value
-    with pytest.raises(ModelError, match="holds NaN or infinite values"):
-        load_network(saved(tmp_path, **{LAST: weights}))
-
-
-@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize(("kind", "name"), [(torch.bfloat16, "bf16"), (torch.float64, "fp64")])
 def test_any_stored_precision_loads_into_fp32_and_is_written_as_it_is(
-    kind: torch.dtype, tmp_path: Path
+    kind: torch.dtype, name: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "w.safetensors"
     state = {key: value.to(kind) for key, value in state_of("passrnet-x2").items()}
     save_network(state, X2, file)
-    names = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32", torch.float64: "fp64"}
-    assert read_header(file).precision == names[kind]
+    assert read_header(file).precision == name
     network, spec = load_network(file)
     assert spec == X2
     for key, value in network.state_dict().items():
@@ -88,18 +74,11 @@ def test_any_stored_precision_loads_into_fp32_and_is_written_as_it_is(
         assert torch.equal(value, state[key].float())
 
 
-def test_a_network_without_values_takes_no_memory() -> None:
-    assert all(p.is_meta for p in build_network(ModelSpec("pasmnet"), "meta").parameters())
-    assert isinstance(build_network(X2, "meta"), PASSRnet)
-
-
 @pytest.mark.parametrize(
     ("value", "words"),
     [
         (torch.zeros(3, 3, 3), r"upscale.7.weight is \[3, 3, 3\], not \[3, 3, 3, 3\]"),
-        (torch.zeros(1, 3, 3, 3), r"upscale.7.weight is \[1, 3, 3, 3\]"),
         (torch.zeros(3, 3, 3, 3, dtype=torch.int64), "upscale.7.weight is torch.int64"),
-        (torch.zeros(3, 3, 3, 3, dtype=torch.bool), "upscale.7.weight is torch.bool"),
         (torch.full((3, 3, 3, 3), 1e300, dtype=torch.float64), "holds NaN or infinite values"),
     ],
 )
@@ -127,19 +106,12 @@ def test_a_matcher_of_an_earlier_pam_is_told_from_a_damaged_one(tmp_path: Path) 
         load_network(file)
 
 
-@pytest.mark.parametrize("cut", [1, 1000, 2_000_000])
-def test_a_truncated_file_is_damaged(cut: int, tmp_path: Path) -> None:
-    file = tmp_path / "cut.safetensors"
-    file.write_bytes(shipped("passrnet-x2").read_bytes()[:-cut])
-    with pytest.raises(ModelError, match=r"cut.safetensors is .*, or is damaged: .* \(download it again"):
-        load_network(file)
-
-
-def test_a_file_with_bytes_to_spare_is_damaged(tmp_path: Path) -> None:
-    file = tmp_path / "long.safetensors"
-    file.write_bytes(shipped("passrnet-x2").read_bytes() + b"more")
-    with pytest.raises(ModelError, match=r"long.safetensors is .*, or is damaged"):
-        load_network(file)
+def test_a_file_that_is_too_short_or_too_long_is_damaged(tmp_path: Path) -> None:
+    file, whole = tmp_path / "cut.safetensors", shipped("passrnet-x2").read_bytes()
+    for content in (whole[:-1], whole[:1000], whole + b"more"):
+        file.write_bytes(content)
+        with pytest.raises(ModelError, match=r"cut.safetensors is .*, or is damaged: .* \(download it again"):
+            load_network(file)
 
 
 def test_saving_takes_parameters_and_any_layout_in_memory(tmp_path: Path) -> None:
@@ -157,8 +129,72 @@ def test_saving_takes_parameters_and_any_layout_in_memory(tmp_path: Path) -> Non
         assert torch.equal(value, state[key].float())
 
 
-def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(OutputError):
-        save_network(state_of("passrnet-x2"), X2, tmp_path / "file" / "w.safetensors")
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+@pytest.fixture
+def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the weights folder, in place of the shipped one."""
+    folder = tmp_path / "weights"
+    shutil.copytree(SHIPPED, folder)
+    monkeypatch.setattr(catalog, "SHIPPED", folder)
+    return folder
+
+
+def test_every_registered_name_is_there_with_its_checksum_and_its_card() -> None:
+    assert tuple(REGISTERED) == NAMES
+    for name in NAMES:
+        path = locate(name)
+        assert path == shipped(name)
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == recorded_sha256(name)
+        assert path.with_suffix(".md").is_file()
+
+
+def test_a_registered_name_wins_over_a_file_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pasmnet").write_bytes(b"something else")
+    monkeypatch.chdir(tmp_path)
+    assert locate("pasmnet") == shipped("pasmnet")
+
+
+@pytest.mark.parametrize("text", ["./pasmnet", "pasmnet/", "pasmnet.safetensors", "~/x", Path("hf:x")])
+def test_a_path_object_and_what_has_a_separator_or_suffix_are_paths(text: str | Path) -> None:
+    assert locate(text) == Path(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("passmnet", r"unknown network 'passmnet' \(did you mean pasmnet\? known: pasmnet2, pasmnet, "),
+        ("PASMnet", r"unknown network 'PASMnet'"),
+        ("", r"unknown network ''"),
+    ],
+)
+def test_an_unknown_name_lists_the_known_ones(text: str, words: str) -> None:
+    with pytest.raises(ModelError, match=words) as caught:
+        locate(text)
+    assert caught.value.exit_code == 4
+
+
+def test_a_shipped_file_that_is_missing_is_named(copied: Path) -> None:
+    (copied / "pasmnet.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"the weights of pasmnet are missing: .*\(reinstall pam\)"):
+        locate("pasmnet")
+
+
+def test_a_missing_record_is_no_permission(copied: Path) -> None:
+    record = copied / CHECKSUMS
+    lines = record.read_text().splitlines(keepends=True)
+    record.write_text("".join(line for line in lines if "pasmnet" not in line))
+    with pytest.raises(ModelError, match=f"{CHECKSUMS} has no checksum of pasmnet"):
+        locate("pasmnet")
+    locate("passrnet-x2")
+    record.unlink()
+    with pytest.raises(ModelError, match=f"{CHECKSUMS} does not exist .reinstall pam"):
+        locate("passrnet-x2")
+
+
+def test_the_record_is_in_the_format_of_sha256sum() -> None:
+    lines = (SHIPPED / CHECKSUMS).read_text().splitlines()
+    assert [line.split("  ")[1] for line in lines] == sorted(f"{name}.safetensors" for name in NAMES)
+    assert sorted(os.listdir(SHIPPED)) == sorted(
+        [CHECKSUMS, *(f"{name}{suffix}" for name in NAMES for suffix in (".md", ".safetensors"))]
+    )
