@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
 import pytest
 import torch
@@ -11,7 +10,6 @@ from pamcli.data.open import open_data
 from pamcli.errors import UsageError
 from pamcli.scenes import thin_objects
 from pamcli.scenes.hard_cases import CASES, NONE, HardCases
-from pamcli.scenes.interiors import make_corridor
 from pamcli.scenes.render import Views, render
 from pamcli.scenes.scene import make_scene, scene_pair
 from pamcli.scenes.solids import Camera
@@ -53,14 +51,6 @@ def test_every_case_occurs_as_often_as_its_share_says() -> None:
         assert abs(share - getattr(hard, name)) < 0.05, name
     assert max(len(cases & {"tunnels", "corridors", "walls"}) for cases in found) == 1
     assert NONE.draw_cases(rng) == frozenset()
-
-
-def test_exclusive_cases_share_the_scenes() -> None:
-    rng = np.random.default_rng(0)
-    hard = HardCases(tunnels=1.0, corridors=0.5, walls=0.5)
-    found = [hard.draw_cases(rng) for _ in range(1000)]
-    assert all(len(cases) == 1 for cases in found)
-    assert abs(np.mean(["tunnels" in cases for cases in found]) - 0.5) < 0.06
 
 
 @pytest.mark.parametrize(
@@ -109,36 +99,6 @@ def test_thin_objects_have_the_disparity_of_their_planes(case: str) -> None:
         alike = (views.left - wall.left).abs().amax(0) < 0.35
         assert alike[far].float().mean() > 0.9, "what has the wall's disparity looks like the wall"
     assert grown > 3 * 40
-
-
-def test_twigs_and_wires_are_a_few_texels_thick() -> None:
-    """A pixel has two texels."""
-    for outline, most in ((thin_objects.branch_mask, 14), (thin_objects.wire_mask, 6)):
-        for seed in range(5):
-            solid = outline(np.random.default_rng(seed), 200, 400) >= 0.5
-            reach = cv2.distanceTransform(solid.astype(np.uint8), cv2.DIST_L2, 5)
-            assert 0.005 < solid.mean() < 0.4
-            assert np.median(reach[solid]) <= most / 4 + 1
-    runs = np.diff(np.nonzero(np.diff(solid[:, ::40].T.astype(int)).ravel())[0])[::2]
-    assert len(runs) > 5, "a wire goes from side to side"
-
-
-def test_a_corridor_is_farthest_at_its_end() -> None:
-    for seed in range(5):
-        stage = make_corridor(np.random.default_rng(seed), MADE_UP, HEIGHT, WIDTH, 40.0, frozenset())
-        sides = [layer for layer in stage.layers if layer.endless and layer.box is None]
-        views = render(sides, HEIGHT, WIDTH)
-        x, y = (round(place) for place in stage.camera.centre)
-        end = views.disparity[y, x]
-        assert end == views.disparity.min()
-        for border in (views.disparity[:, 0], views.disparity[0], views.disparity[-1]):
-            assert border.min() > end
-        for row in (
-            views.disparity[y, : x + 1].flip(0),
-            views.disparity[y:, x],
-            views.disparity[: y + 1, x].flip(0),
-        ):
-            assert (row.diff() > -1e-4).all()
 
 
 def test_the_dark_the_sun_and_rain_leave_the_truth_as_it_is() -> None:

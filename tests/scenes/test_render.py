@@ -112,12 +112,6 @@ def test_surfaces_that_cross_hide_nothing_along_their_line() -> None:
     assert views.visible[inside].all()
 
 
-def test_a_surface_hides_nothing_of_itself_however_steep_it_is() -> None:
-    steep = Layer(Surface(1.3, 0.77), even(0.5), FLAT, endless=True)
-    views = render([steep], HEIGHT, WIDTH)
-    assert views.visible[:, 6:].all()
-
-
 def test_what_is_nearer_is_in_front_in_any_order() -> None:
     layers = [
         board(10, left=20, top=2, width=20, height=12, level=0.4),
@@ -132,15 +126,6 @@ def test_what_is_nearer_is_in_front_in_any_order() -> None:
     assert views.disparity[10, [22, 35, 44]].tolist() == [10, 16, 16]
     assert views.disparity[1, [22, 35]].tolist() == [2, 5]
     assert views.left[0, 10, [22, 35]].tolist() == torch.tensor([0.4, 0.6]).tolist()
-
-
-def test_crossing_boards_are_in_front_where_nearer() -> None:
-    steep = board(10, left=10, top=4, width=40, height=16, level=0.4, slope=0.5)
-    level = board(10, left=10, top=4, width=40, height=16, level=0.8)
-    views = render([wall(1), steep, level], HEIGHT, WIDTH)
-    assert views.left[0, 8, [12, 48]].tolist() == torch.tensor([0.8, 0.4]).tolist()
-    assert views.disparity[8, 12] == 10
-    assert views.disparity[8, 48] == 10 + 0.5 * 18
 
 
 def test_a_clip_cuts_both_views_at_the_same_place_of_the_surface() -> None:

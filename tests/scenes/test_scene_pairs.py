@@ -58,6 +58,7 @@ def test_a_warped_image_is_the_other_one(library: TextureLibrary) -> None:
     hidden: list[list[torch.Tensor]] = [[], []]
     for number in range(3):
         views = render(scene_of(library, number).layers, HEIGHT, WIDTH)  # without drift
+        assert min(views.disparity.min(), views.right_disparity.min()) >= 0, "nothing lies uncovered"
         there = torch.arange(WIDTH) - views.disparity
         difference = (warped(views.right, views.disparity, -1) - views.left).abs().mean(0)
         agree[0].append(difference[views.visible])
@@ -75,31 +76,6 @@ def test_a_warped_image_is_the_other_one(library: TextureLibrary) -> None:
         assert unseen.mean() > 5 * seen.mean()
 
 
-@pytest.mark.parametrize("generate_texture", [True, False])
-def test_every_pixel_has_a_finite_disparity(library: TextureLibrary, generate_texture: bool) -> None:
-    for number in range(2):
-        views = drawn(scene_of(MADE_UP if generate_texture else library, number))
-        for disparity in (views.disparity, views.right_disparity):
-            assert disparity.isfinite().all()
-            assert disparity.min() >= 0, "nothing lies uncovered"
-        for picture in (views.left, views.right):
-            assert picture.isfinite().all()
-            assert picture.min() >= 0
-            assert 0.1 < picture.max() < 10, "light that is mirrored may be brighter than white"
-
-
-def test_a_number_is_a_scene() -> None:
-    def parts(pair: Views) -> list[bytes]:
-        return [part.tobytes() for part in (pair.left, pair.right, pair.disparity)]
-
-    first = parts(scene_pair(MADE_UP, 1, 2, 48, 96))
-    assert parts(scene_pair(TextureLibrary(), 1, 2, 48, 96)) == first
-    for seed, number in ((1, 3), (2, 2), (2, 1)):
-        assert all(
-            a != b for a, b in zip(parts(scene_pair(MADE_UP, seed, number, 48, 96)), first, strict=True)
-        )
-
-
 def test_ranges_reach_from_a_few_to_several_hundred_pixels() -> None:
     width, height = 1024, 16
     largest = []
@@ -111,19 +87,6 @@ def test_ranges_reach_from_a_few_to_several_hundred_pixels() -> None:
     assert max(largest) > 250
     assert max(largest) < 0.75 * width
     assert sum(20 < each < 150 for each in largest) > 3
-
-
-def test_float32_and_float64_scenes_agree(library: TextureLibrary) -> None:
-    """But for a few pixels where rounding decides which surface is nearer."""
-    for number in range(2):
-        scene = scene_of(library, number)
-        single = drawn(scene)
-        double = render(scene.layers, HEIGHT, WIDTH, scene.drift, dtype=torch.float64)
-        assert double.left.dtype == torch.float64
-        for part, close in (("disparity", 1e-3), ("right_disparity", 1e-3), ("left", 2e-2), ("right", 2e-2)):
-            error = (getattr(single, part) - getattr(double, part)).abs()
-            assert (error > close).float().mean() < 0.005, (number, part, float(error.max()))
-        assert (single.visible != double.visible).float().mean() < 0.005
 
 
 def kinds(layer: Layer) -> set[str]:
@@ -174,21 +137,14 @@ def test_cut_outs_keep_their_shape_and_lose_their_margin(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("mode", "suffix", "is_cutout"),
-    [
-        ("RGB", ".jpg", False),
-        ("L", ".png", False),
-        ("RGBA", ".webp", True),
-        ("LA", ".png", True),
-        ("P", ".png", False),
-        ("I;16", ".png", False),
-    ],
+    [("RGB", ".jpg", False), ("RGBA", ".webp", True), ("LA", ".png", True), ("I;16", ".png", False)],
 )
 def test_images_of_any_kind_become_textures(tmp_path: Path, mode: str, suffix: str, is_cutout: bool) -> None:
     grey = Image.fromarray(np.full((20, 30), 51, np.uint8))
     if mode == "I;16":
         picture = Image.fromarray(np.full((20, 30), 257 * 51, np.uint16))
     else:
-        picture = grey.convert("RGB" if mode in ("P", "RGBA") else mode).convert(mode)
+        picture = grey.convert(mode)
     if is_cutout:
         picture.putalpha(200)
     picture.save(tmp_path / f"a{suffix}", lossless=True)

@@ -51,14 +51,14 @@ def test_both_views_of_a_block_agree_with_rays_that_are_traced(block: Block) -> 
     views = render([BEHIND, *faces(block)], HEIGHT, WIDTH)
     wrong = hits = 0
     for eye, disparity in ((0.0, views.disparity), (1.0, views.right_disparity)):
-        for y in range(2, HEIGHT, 5):
-            for x in range(2, WIDTH, 5):
+        for y in range(2, HEIGHT, 8):
+            for x in range(2, WIDTH, 8):
                 ray = np.array([(x - 95) / 180, (y - 40) / 180, 1.0])
                 z = depth_along(block, ray, np.array([eye, 0, 0]))
                 expected = 180 / z if np.isfinite(z) else 0.5
                 hits += expected > 0.5
                 wrong += abs(float(disparity[y, x]) - expected) > 1e-3
-    assert hits > 40
+    assert hits > 16
     assert wrong <= 0.01 * hits, "but for corners that a ray just grazes"
 
 
@@ -73,13 +73,6 @@ def test_a_face_shows_its_texture_upright() -> None:
         assert (shown[0, 20].diff() > -1e-4).all()
         assert (shown[1, :, 20].diff() > -1e-4).all()
         assert shown[0, 20, 4] < 0.2 < 0.7 < shown[0, 20, 36]
-
-
-def test_faces_are_lit_by_their_side() -> None:
-    lights = {layer.light for layer in faces(BLOCKS[0])}
-    assert len(lights) == 3, "three faces of a box are seen"
-    assert all(0.5 <= light <= 1 for light in lights)
-    assert Light(np.array([0, 1.0, 0]), 0.2).compute_reflected(np.array([0, 1.0, 0])) == pytest.approx(1)
 
 
 def test_a_shadow_lies_where_the_light_throws_it() -> None:
