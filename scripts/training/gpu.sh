@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Train for minutes on a GPU machine that has only torch, numpy, OpenCV, Pillow and safetensors.
-#   scripts/training/gpu.sh pack TEXTURES [MEGABYTES [PAIRS [LABELLED]]]
+#   scripts/training/gpu.sh pack TEXTURES [MEGABYTES [PAIRS [LABELLED [RENDERED]]]]
 #       Before, here: fills gpu/ with textures.zip (of at most MEGABYTES, 28) and wheels of what else is needed, for
 #       the Python that is there (PYTHON_THERE, 3.12); with PAIRS (folders of pairs, each with left and right)
-#       with pairs.zip, for super-resolution; with LABELLED, of `pam dataset label` or render_rooms.py, with
-#       labelled.zip, for disparity ("" for PAIRS: none). Both stay as they are, whatever their size.
+#       with pairs.zip, for super-resolution; with LABELLED, of `pam dataset label`, and RENDERED, of
+#       render_rooms.py or render_worlds.py, with labelled.zip and rendered.zip, for disparity ("" for PAIRS or
+#       LABELLED: none). All of these stay as they are, whatever their size.
 #   scripts/training/gpu.sh unpack
 #       There: what lies in gpu/ is unpacked into runs/; several calls may bring it.
 #   scripts/training/gpu.sh MINUTES [option of pam train ...]
@@ -26,7 +27,7 @@ unpack() {
             touch "runs/site/$(basename "$wheel")"
         }
     done
-    for data in textures pairs labelled; do
+    for data in textures pairs labelled rendered; do
         [ -d "runs/$data" ] || [ ! -e "gpu/$data.zip" ] || {
             "$python" -m zipfile -e "gpu/$data.zip" "runs/$data"
         }
@@ -37,11 +38,13 @@ pack)
     mkdir -p gpu/wheels
     "$python" scripts/training/pack_textures.py "$2" gpu/textures.zip "${3:-28}"
     [ -z "${4:-}" ] || "$python" -m zipfile -c gpu/pairs.zip "$4"/*
-    if [ -n "${5:-}" ]; then
-        folders=("$5"/{left,right,disparity})
-        [ ! -d "$5/right_disparity" ] || folders+=("$5/right_disparity")
-        "$python" -m zipfile -c gpu/labelled.zip "${folders[@]}"
-    fi
+    for data in "labelled:${5:-}" "rendered:${6:-}"; do
+        from=${data#*:}
+        [ -n "$from" ] || continue
+        folders=("$from"/{left,right,disparity})
+        [ ! -d "$from/right_disparity" ] || folders+=("$from/right_disparity")
+        "$python" -m zipfile -c "gpu/${data%%:*}.zip" "${folders[@]}"
+    done
     there=(--python-version "${PYTHON_THERE:-3.12}" --implementation cp)
     for platform in manylinux_2_28 manylinux_2_17 manylinux2014; do there+=(--platform "${platform}_x86_64"); done
     there=("$python" -m pip download --quiet --only-binary :all: --dest gpu/wheels "${there[@]}")
@@ -89,6 +92,7 @@ fi
 sizes='[{"crop": "384x192", "shares": [0.3]}, {"crop": "768x256", "shares": [0.25]}]'
 given=(--set phases=[] --set "sizes=$sizes" --data procedural:runs/textures)
 [ ! -d runs/labelled ] || given+=(--data 'pairs:runs/labelled?weight=0.28')
+[ ! -d runs/rendered ] || given+=(--data 'pairs:runs/rendered?weight=0.28')
 "$python" -m pamcli train disparity --from "$start" --network pasmnet2 --batch 32 "${given[@]}" \
     --learning-rate 1e-3 --set schedule.kind=constant --precision bf16 --steps 1000000 \
     --set checkpoint_every=200 --set keep=1 --max-minutes "$left" -o "$run" "$@"

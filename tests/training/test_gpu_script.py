@@ -86,10 +86,11 @@ def test_calls_go_on_from_each_other(machine: Path) -> None:
     assert torch.equal(start["s1.upd.out.weight"], stored["s1.upd.out.weight"])
 
 
-def test_labelled_pairs_join_the_scenes_where_they_were_packed(machine: Path) -> None:
-    assert "labelled" not in trained_with(machine, "10")
-    (machine / "runs/labelled").mkdir(parents=True)
-    assert " --data pairs:runs/labelled?weight=0.28 " in trained_with(machine, "10")
+@pytest.mark.parametrize("kind", ["labelled", "rendered"])
+def test_pairs_join_the_scenes_where_they_were_packed(machine: Path, kind: str) -> None:
+    assert kind not in trained_with(machine, "10")
+    (machine / "runs" / kind).mkdir(parents=True)
+    assert f" --data pairs:runs/{kind}?weight=0.28 " in trained_with(machine, "10")
 
 
 def test_super_resolution_learns_from_pairs_and_photographs(machine: Path) -> None:
