@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from random import Random
 
@@ -15,10 +16,12 @@ from PIL import Image
 SCRIPTS = Path(__file__).parents[1] / "scripts" / "training"
 sys.path += [str(SCRIPTS), str(SCRIPTS / "rooms"), str(SCRIPTS / "worlds")]
 import lenses  # noqa: E402
+import libraries  # noqa: E402
 import meshes  # noqa: E402
 import objects  # noqa: E402
 import render_rooms  # noqa: E402
 import shapes  # noqa: E402
+import wavefront  # noqa: E402
 
 FOCAL, BASELINE, WALL, BOX = 200.0, 0.4, 8.0, 4.0
 
@@ -51,6 +54,23 @@ def test_meshes_of_the_game_are_read_with_and_without_colours(tmp_path: Path) ->
     np.testing.assert_array_equal(mesh.vertices[2, 5:8], 1)
     path.with_suffix(".cut.spm").write_bytes(header + body[:-20])
     assert meshes.read_spm(path.with_suffix(".cut.spm")) == ()
+
+
+def test_models_of_furniture_stand_on_the_ground_in_metres(tmp_path: Path) -> None:
+    entry = {"model": "/a/a.obj", "width": 200, "depth": 50, "height": 100, "category": "Vehicles"}
+    lines = "\n".join(f"{key}#1={value}" for key, value in entry.items())
+    points = "v 5 1 0\nv 9 1 0\nv 9 3 1\nv 5 3 1\nvn 0 0 1\n"
+    with zipfile.ZipFile(tmp_path / "a.sh3f", "w") as library:
+        library.writestr("PluginFurnitureCatalog.properties", lines)
+        library.writestr("a/a.mtl", "newmtl glass\nKd 0.1 0.2 0.3\nd 0.25\n")
+        library.writestr("a/a.obj", f"mtllib a.mtl\n{points}usemtl glass\nf 1//1 2//1 3//1 -1//-1\n")
+    (model,) = libraries.list_models(tmp_path / "a.sh3f")
+    ((material, mesh),) = wavefront.read_model(model)
+    assert (material.colour, material.opacity) == ((0.1, 0.2, 0.3), 0.25)
+    assert mesh.triangles.shape == (2, 3)
+    np.testing.assert_allclose(mesh.vertices[:, :3].min(axis=0), (-1, 0, -0.25))
+    np.testing.assert_allclose(mesh.vertices[:, :3].max(axis=0), (1, 1, 0.25))
+    np.testing.assert_array_equal(mesh.vertices[:, 8:], [(0, 0, -1)] * 6)
 
 
 @pytest.mark.parametrize("add", [lenses.add_drops, lenses.add_dust, lenses.add_flare])

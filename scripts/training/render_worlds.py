@@ -8,6 +8,10 @@ Writes FOLDER/{left,right,disparity,right_disparity}/NUMBER.png, as `render_room
 its pair; a second call renders the missing ones, and calls with different `--first` may run side by side.
 It runs on the CPU (Mesa's llvmpipe) and requires neither Blender nor a display.
 
+--photos is searched for photographs, which become textures and reflections. --furniture holds the `.sh3f`
+libraries of the Debian package `sweethome3d-furniture`; without it, all vehicles and furniture are built of
+simple shapes.
+
 The scenes are race tracks with cars, posts, windows and objects near the camera. Each pair has some of the
 faults of real images in `FAULTS`. The ground truth of glass and water is their own surface. A pair is kept
 only if both disparity maps agree with each other and with the images.
@@ -36,6 +40,7 @@ if find_spec("moderngl") is None:
 sys.path += [str(Path(__file__).parent / name) for name in ("rooms", "worlds")]
 from composition import World
 from lenses import add_drops, add_dust, add_flare, count_photons
+from libraries import list_models
 from renderer import Renderer
 from tracks import Game
 
@@ -92,6 +97,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--game", type=Path, default=GAME, help=f"folder of the game's data [default: {GAME}]"
     )
+    parser.add_argument("--furniture", type=Path, help="folder of .sh3f libraries")
     parser.add_argument("--size", default="640x384", help="WIDTHxHEIGHT of the images, px [default: 640x384]")
     parser.add_argument(
         "--faults", help=f"comma-separated faults of all pairs, of {', '.join(FAULTS)} [default: at random]"
@@ -109,6 +115,10 @@ def parse_options() -> argparse.Namespace:
     options.photos = [path for path in photos if path.suffix.lower() in PHOTO_SUFFIXES]
     if not options.photos:
         parser.error("--photos has no .jpg, .png or .webp files")
+    libraries = sorted(options.furniture.glob("*.sh3f")) if options.furniture else []
+    if options.furniture and not libraries:
+        parser.error(f"--furniture {options.furniture} has no .sh3f files")
+    options.furniture = [model for path in libraries for model in list_models(path)]
     if options.faults is not None:
         options.faults = frozenset(options.faults.split(",")) - {"none"}
         if unknown := options.faults - set(FAULTS):
@@ -129,7 +139,7 @@ def render_missing(missing: list[int], options: argparse.Namespace) -> None:
     kept, begun = 0, time.monotonic()
     for (turn, track), numbers in groupby(sorted(missing, key=find_track), find_track):
         rng = Random(f"world {turn} {track}")
-        world = World(renderer, game, game.tracks[track], options.photos, rng)
+        world = World(renderer, game, game.tracks[track], options.photos, options.furniture, rng)
         for number in numbers:
             fault: str | None = "no useful view"
             for attempt in range(ATTEMPTS):

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import zipfile
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import bpy
 import numpy as np
+from libraries import list_models
 from mathutils import Matrix
 
-LARGEST_FILE = 1_500_000  # bytes of an OBJ file; larger models take too long to import
 MOST_POINTS = 120_000
-ENTRY = re.compile(r"(\w+)#(\d+)=(.*)")
-
-
-class Model(NamedTuple):
-    """A model of a library."""
-
-    library: Path
-    file: str  # OBJ file in the library
-    category: str
-    longest: float  # longest side, m
 
 
 class Catalogue:
@@ -57,25 +46,6 @@ class Catalogue:
                 bpy.data.objects.remove(each)
             return None
         return stand_upright(meshes[0], model.longest)
-
-
-def list_models(path: Path) -> list[Model]:
-    """Return the models of a library that are small enough."""
-    with zipfile.ZipFile(path) as library:
-        text = library.read("PluginFurnitureCatalog.properties").decode("latin1")
-        entries: dict[str, dict[str, str]] = {}
-        for key, number, value in ENTRY.findall(text):
-            entries.setdefault(number, {})[key] = value.strip()
-        models, names = [], set(library.namelist())
-        for entry in entries.values():
-            file = entry.get("model", "").lstrip("/")
-            try:
-                longest = max(float(entry[side]) for side in ("width", "depth", "height")) / 100
-            except (KeyError, ValueError):
-                continue
-            if file.endswith(".obj") and file in names and library.getinfo(file).file_size <= LARGEST_FILE:
-                models.append(Model(path, file, entry.get("category", ""), longest))
-    return models
 
 
 def stand_upright(thing: Any, longest: float) -> Any:

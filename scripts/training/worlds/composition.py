@@ -10,18 +10,21 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from libraries import Model
 from meshes import Mesh, convert_shape
 from objects import FURNITURE, SEE_THROUGH, STREET, build_car
 from PIL import Image
 from renderer import Light, Look, Part, Pose, Renderer, Thing, Vector
 from shapes import Shape, build_window
 from tracks import Game, Surface, turn
+from wavefront import read_model
 
 PHOTOS = 24  # textures of photographs in one world
 PATTERNS = 12
 HOLES = {"alphatest", "alphablend", "grass", "decal"}
 WATER = {"displace"}
 SKIPPED = {"additive", "ghost"}
+DARK = 0.02, 0.02, 0.02
 GLASS = {"pane", "dark glass"}
 PAINTED = {"paint", "rail", "frame", "wire", "post", "ring", "spoke", "slat", "band", "stem"}
 
@@ -30,14 +33,23 @@ class World:
     """A track in the memory of OpenGL, with textures that may replace its own."""
 
     def __init__(
-        self, renderer: Renderer, game: Game, track: str, photos: Sequence[Path], rng: Random
+        self,
+        renderer: Renderer,
+        game: Game,
+        track: str,
+        photos: Sequence[Path],
+        furniture: Sequence[Model],
+        rng: Random,
     ) -> None:
         self.renderer, self.game = renderer, game
         self.road = game.read_road(track)
         self.faults: frozenset[str] = frozenset()
         self.looks = Random()  # for what faults change, so that the same number gives the same scene
+        self.vehicles = [model for model in furniture if model.category == "Vehicles"]
+        self.furniture = [model for model in furniture if model.category != "Vehicles"]
         self.textures: dict[Path, Any] = {}
         self.models: dict[Path, list[tuple[Surface, Part]]] = {}
+        self.pieces: dict[Model, list[tuple[Look, Mesh, Part]]] = {}
         surfaces = [each for each in game.load_track(track) if each.shader not in SKIPPED]
         self.surfaces = [(each, renderer.upload_mesh(each.mesh)) for each in surfaces]
         chosen = rng.sample(photos, min(PHOTOS, len(photos)))
@@ -140,7 +152,7 @@ class World:
         return replace(look, reflectance=reflectance, roughness=roughness, tint=tint)
 
     def add_on_road(self, rng: Random, pose: Pose) -> list[Thing]:
-        """Put an object on the road in front of the camera, a car in half of the cases."""
+        """Put an object on the road in front of the camera, mostly a vehicle."""
         ahead = (self.road.mean(axis=1) - pose.eye) @ pose.axes.T
         seen = (ahead[:, 2] > 3) & (ahead[:, 2] < 40)
         seen &= np.abs(ahead[:, 0]) < 0.7 * self.renderer.width / 2 / pose.focal * ahead[:, 2] + 4
@@ -149,22 +161,29 @@ class World:
         corners = self.road[rng.choice(np.flatnonzero(seen).tolist())]
         weights = np.array([rng.random() for _ in range(4)])
         place = weights @ corners / weights.sum()
-        shape = (build_car if rng.random() < 0.5 else rng.choice(STREET))(rng)
         matrix = np.eye(4)
         along = corners[3] - corners[0]
         turned = math.degrees(math.atan2(along[0], along[2])) + rng.choice((0, 180, rng.uniform(0, 360)))
         matrix[:3, :3], matrix[:3, 3] = turn(np.array([0, turned, 0])), place
-        return self.add_shape(shape, matrix)
+        if rng.random() < 0.6 and self.vehicles:
+            parts = self.load_furniture(rng.choice(self.vehicles))
+            return [Thing(part, self.draw_finish(look), matrix) for look, _, part in parts]
+        return self.add_shape((build_car if rng.random() < 0.4 else rng.choice(STREET))(rng), matrix)
 
     def add_near(self, rng: Random, pose: Pose) -> list[Thing]:
         """Put an object in the air near the camera, upright or turned."""
-        if rng.random() < 0.5:
+        parts: list[tuple[Mesh, Part, Look]]
+        kind = rng.choice(("shape", "shape", "model", "furniture" if self.furniture else "model"))
+        if kind == "shape":
             builders = rng.choice((SEE_THROUGH, SEE_THROUGH, STREET, FURNITURE))
             meshes = convert_shape(rng.choice(builders)(rng))
-            parts: list[tuple[Mesh, Surface | None, Part]]
-            parts = [(mesh, None, self.renderer.upload_mesh(mesh)) for mesh in meshes]
+            parts = [(mesh, self.renderer.upload_mesh(mesh), self.draw_paint(mesh)) for mesh in meshes]
+        elif kind == "model":
+            surfaces = self.load_model(rng.choice(self.game.models))
+            parts = [(surface.mesh, part, self.draw_look(surface)) for surface, part in surfaces]
         else:
-            parts = [(each.mesh, each, part) for each, part in self.load_model(rng.choice(self.game.models))]
+            pieces = self.load_furniture(rng.choice(self.furniture))
+            parts = [(mesh, part, self.draw_finish(look)) for look, mesh, part in pieces]
         if not parts:
             return []
         points = np.concatenate([mesh.vertices[:, :3] for mesh, *_ in parts])
@@ -178,8 +197,7 @@ class World:
         matrix[:3, :3] = turn(angles) * size / max(float((high - low).max()), 1e-3)
         place = pose.place(rng.uniform(-0.9, 0.9) * half, rng.uniform(-0.6, 0.4) * half, depth)
         matrix[:3, 3] = place - matrix[:3, :3] @ ((low + high) / 2)
-        looks = (self.draw_look(surface) if surface else self.draw_paint(mesh) for mesh, surface, _ in parts)
-        return [Thing(part, look, matrix) for (*_, part), look in zip(parts, looks, strict=True)]
+        return [Thing(part, look, matrix) for _, part, look in parts]
 
     def add_pane(self, rng: Random, pose: Pose) -> list[Thing]:
         """Put a window with glazing bars in front of the camera."""
@@ -207,17 +225,39 @@ class World:
         paint, photo = Look(self.white, tint=draw_colour(rng)), Look(rng.choice(self.photos))
         if name in GLASS:
             clear = rng.uniform(0.4, 0.95) if name == "dark glass" else rng.uniform(0.03, 0.3)
-            look = Look(self.white, tint=(0.02, 0.02, 0.02))
+            look = Look(self.white, tint=DARK)
             if name == "pane" and rng.random() < 0.4:
                 look = replace(photo, tint=(0.7, 0.7, 0.7))  # dirt
             if "panes" in self.faults:
                 look = replace(look, opacity=clear)
             return replace(look, reflectance=0.05) if {"panes", "reflections"} & self.faults else look
         if name == "tyre":
-            return Look(self.white, tint=(0.02, 0.02, 0.02))
+            return Look(self.white, tint=DARK)
         if name in PAINTED:
             return self.add_gloss(paint, likely=0.9 if name == "paint" else 0.4)
         return self.add_gloss(paint if rng.random() < 0.3 else photo)
+
+    def draw_finish(self, own: Look) -> Look:
+        """Draw the look of a part of furniture: its own colour or another one, or glass."""
+        if own.opacity < 1:
+            return own if "panes" in self.faults else replace(own, opacity=1.0)
+        colour = draw_colour(self.looks)
+        if own.texture is self.white and self.looks.random() < 0.4:
+            own = replace(own, tint=colour)
+        return self.add_gloss(own, likely=0.8)
+
+    def load_furniture(self, model: Model) -> list[tuple[Look, Mesh, Part]]:
+        """Return looks, meshes and parts of a model."""
+        if model not in self.pieces:
+            self.pieces[model] = []
+            for (colour, opacity, image), mesh in read_model(model):
+                look = Look(self.white, tint=colour)
+                if opacity < 0.9:
+                    look = Look(self.white, tint=DARK, reflectance=0.05, opacity=max(opacity, 0.1))
+                elif image is not None:
+                    look = Look(self.renderer.upload_image(image), cutoff=0.5)
+                self.pieces[model].append((look, mesh, self.renderer.upload_mesh(mesh)))
+        return self.pieces[model]
 
     def load_model(self, path: Path) -> list[tuple[Surface, Part]]:
         if path not in self.models:
