@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -90,6 +91,15 @@ def match_files(settings: MatchSettings) -> Batch:
     return Batch(plan, MatchProcessor(settings, plan))
 
 
+def describe_fault(fault: MatchingFault, *, is_upscaled: bool) -> str:
+    """Return a note on what a fault of the images changes."""
+    steps = ["sharpened"] if any(fault.sharpening) else []
+    if fault.most < math.inf:
+        steps.append("upscaled less" if is_upscaled else "not upscaled")
+    kind = fault.text.partition(" (")[0]
+    return f"images with {kind} are {' and '.join(steps)} before matching (not with `match_size`)"
+
+
 class VideoFusion:
     """Fuses disparity maps with those of the previous frame as written, so that resuming changes nothing."""
 
@@ -115,6 +125,7 @@ class MatchProcessor(NetworkProcessor):
     """The steps of `pam disparity` for each pair."""
 
     settings: MatchSettings
+    stretches_eight_bits = True
 
     def __init__(self, settings: MatchSettings, plan: Plan) -> None:
         super().__init__(settings, plan)
@@ -229,11 +240,7 @@ class MatchProcessor(NetworkProcessor):
                 "disparity map is upsampled along image edges (`match_size` 1 matches at full size)"
             )
         if fault is not None:
-            extent = "not upscaled" if width <= pair.width else "upscaled less"
-            kind = fault.text.partition(" (")[0]
-            remarks.append(
-                f"images with {kind} are {extent} before matching (`match_size` sets the resolution)"
-            )
+            remarks.append(describe_fault(fault, is_upscaled=width > pair.width))
         facts = {"matched_width": width, "matched_height": height, "input_shows": fault and fault.text}
         if settings.has_distances:
             known = disparity

@@ -202,6 +202,7 @@ class NetworkProcessor(PairProcessor):
 
     settings: MatchSettings | UpscaleSettings
     min_disparity: int | None = None  # smallest disparity that is searched, px, if limited
+    stretches_eight_bits = False  # True if 8-bit images of low contrast are stretched, too
     is_stretch_reported = False
 
     def __init__(self, settings: MatchSettings | UpscaleSettings, plan: Plan) -> None:
@@ -222,7 +223,8 @@ class NetworkProcessor(PairProcessor):
         return self._read_views(job.pair)
 
     def _read_views(self, paths: PairPaths) -> StereoPair:
-        return self.reader.read(paths).make_rectilinear(self.settings.vr180).stretch_contrast()
+        pair = self.reader.read(paths).make_rectilinear(self.settings.vr180)
+        return pair.stretch_contrast(eight_bits=self.stretches_eight_bits)
 
     def detect_fault(self, pair: StereoPair) -> Any:
         """Return the fault of the images that changes how they are processed, or None."""
@@ -252,8 +254,9 @@ class NetworkProcessor(PairProcessor):
         remarks = [pair.note, self.network.adaptation_note(*size)]
         if pair.levels != ALL_LEVELS and not self.is_stretch_reported:
             self.is_stretch_reported = True
-            levels = "levels {} to {} become 0 to 65535".format(*pair.levels)
-            remarks.append(f"16-bit images of low contrast are stretched: {levels}")
+            largest = np.iinfo(pair.left.pixels.dtype).max
+            levels = f"levels {pair.levels[0]} to {pair.levels[1]} become 0 to {largest}"
+            remarks.append(f"images of low contrast are stretched: {levels}")
         return [*filter(None, remarks)]
 
 

@@ -87,7 +87,7 @@ class SemiGlobalMethod(Method[Sample, Estimate]):
         matcher = cv2.StereoSGBM.create(
             numDisparities=searched, mode=cv2.STEREO_SGBM_MODE_SGBM_3WAY, **self._settings
         )
-        views = [to_uint8(view) for view in stretch_levels(sample.left, sample.right)[:2]]
+        views = [to_uint8(view) for view in stretch_levels(sample.left, sample.right, eight_bits=True)[:2]]
         colour, left, right = (
             cv2.copyMakeBorder(view, 0, 0, searched, 0, cv2.BORDER_REPLICATE)
             for view in (views[0], *map(to_grey, views))

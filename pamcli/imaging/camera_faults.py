@@ -1,12 +1,14 @@
-"""Detect strong compression, noise and blur in images from cameras."""
+"""Detect strong compression, noise and blur in images from cameras, and sharpen blurred images."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pamcli.imaging.images import find_nearest_quality
 
@@ -21,9 +23,10 @@ WEAK_DETAIL, WEAK_COMPRESSED_DETAIL = 1.6, 2.5
 """Contrast of details relative to grain (see `measure_detail`), of other images and of JPEG images, below
 which images are not upscaled before matching, as grain would look like texture. The limits of matching were
 chosen on rooms and streets with ten kinds of faults (guide page benchmarks)."""
-BLURRED, COMPRESSED, NOISY = 0.3, 85, 2.2
-"""Sharpness (0.25 to 0.29 for a blur of 2 px, 0.41 and more if sharp) below which images are not upscaled;
-largest JPEG quality and smallest noise (levels of 255) that count as faults in matching."""
+BLURRED, SOFT, COMPRESSED, NOISY = 0.3, 0.36, 85, 2.2
+"""Sharpness (0.25 to 0.29 for a blur of 2 px, 0.31 to 0.33 for 1 px, 0.41 and more if sharp) below which
+images are sharpened strongly and not upscaled, and below which they are sharpened; largest JPEG quality and
+smallest noise (levels of 255) that count as faults in matching."""
 FAULTY_MOST = 1.41  # factor up to which other images with faults are upscaled
 
 _SQUARE = 8  # px, side of JPEG's transform and of the squares for deviations
@@ -116,30 +119,56 @@ def measure_noise(pixels: np.ndarray) -> float:
 
 
 @dataclass(frozen=True)
+class UnsharpMask:
+    """A filter that adds to an image its difference from a blurred copy."""
+
+    radius: float  # standard deviation of the blur, px
+    amount: float  # factor of the difference
+
+    def __call__(self, view: NDArray[np.uint8 | np.float32]) -> NDArray[np.uint8 | np.float32]:
+        """Sharpen an image (H, W, 3): uint8, or float32 in [0, 1]."""
+        import cv2
+
+        blurred = cv2.GaussianBlur(view, (0, 0), self.radius)
+        sharp = cv2.addWeighted(view, 1 + self.amount, blurred, -self.amount, 0)
+        return np.asarray(np.clip(sharp, 0, 1 if view.dtype == np.float32 else 255))
+
+
+SHARPENING, STRONG_SHARPENING = UnsharpMask(1.5, 1), UnsharpMask(2, 3)
+"""Filters for soft and for blurred images, chosen on the same rooms and streets."""
+
+
+@dataclass(frozen=True)
 class MatchingFault:
-    """A fault that limits the matching resolution of a pair."""
+    """A fault of a pair that changes how it is matched."""
 
     text: str  # such as "noise (3.1 levels of 255)"
-    most: float  # factor by which the images are upscaled at most
+    most: float = math.inf  # factor by which the images are upscaled at most
+    sharpening: tuple[UnsharpMask | None, ...] = (None, None)  # of the left and the right image
 
 
 def find_matching_fault(*views: np.ndarray) -> MatchingFault | None:
     """Return the fault of images (H, W, 3) uint8 that limits their matching resolution most, if any."""
-    found = filter(None, map(_find_matching_fault, views))
-    return min(found, key=lambda fault: fault.most, default=None)
+    found = [_find_matching_fault(view) for view in views]
+    faults = [fault for fault in found if fault is not None]
+    if not faults:
+        return None
+    sharpening = tuple(None if fault is None else fault.sharpening[0] for fault in found)
+    return replace(min(faults, key=lambda fault: fault.most), sharpening=sharpening)
 
 
 def _find_matching_fault(pixels: np.ndarray) -> MatchingFault | None:
     detail, sharpness = measure_detail(pixels)
+    blur = f"blur (sharpness {sharpness:.2f})"
     if sharpness < BLURRED:
-        return MatchingFault(f"blur (sharpness {sharpness:.2f})", 1)
+        return MatchingFault(blur, 1, (STRONG_SHARPENING,))
     noise = measure_noise(pixels)
     if noise >= NOISY or detail < WEAK_DETAIL:
         most = 1 if detail < WEAK_DETAIL else FAULTY_MOST
         return MatchingFault(f"noise ({noise:.1f} levels of 255)", most)
     quality = detect_jpeg_quality(pixels)
     if quality is None or quality > COMPRESSED:
-        return None
+        return MatchingFault(blur, sharpening=(SHARPENING,)) if sharpness < SOFT else None
     most = 1 if detail < WEAK_COMPRESSED_DETAIL else FAULTY_MOST
     return MatchingFault(f"JPEG artefacts (quality {quality})", most)
 

@@ -20,9 +20,10 @@ from pamcli.imaging.resize import imresize_to
 from pamcli.imaging.vr180 import FIELD_OF_VIEW, FULL_SPHERE, HALF_SPHERE, find_right_view, make_rectilinear
 
 RED_CYAN = "red-cyan"
-Levels = tuple[int, int]  # levels of 16-bit files that become 0 and 65535
+Levels = tuple[int, int]  # levels of a file that become 0 and the largest one
 ALL_LEVELS = 0, 65535
-_LOW_CONTRAST = 0.25  # share of the 16-bit levels; images that use more are left as they are
+_LOW_CONTRAST = {np.dtype(np.uint8): 0.5, np.dtype(np.uint16): 0.25}
+"""Shares of the levels; images that use more are left as they are."""
 _OUTLIERS = 0.1, 99.9  # percentiles of both images together that become the lowest and the highest level
 
 
@@ -91,9 +92,9 @@ class StereoPair:
         (left, right), stated = make_rectilinear(views, angle, span, self.name)
         return replace(self, left=left, right=right, stated=stated, span=None)
 
-    def stretch_contrast(self) -> "StereoPair":
-        """Stretch 16-bit views of low contrast over all levels, both alike; others stay unchanged."""
-        left, right, levels = stretch_levels(self.left.pixels, self.right.pixels)
+    def stretch_contrast(self, *, eight_bits: bool = False) -> "StereoPair":
+        """Stretch views of low contrast as `stretch_levels` does; others stay unchanged."""
+        left, right, levels = stretch_levels(self.left.pixels, self.right.pixels, eight_bits=eight_bits)
         if levels == ALL_LEVELS:
             return self
         before = self.left.pixels, self.right.pixels
@@ -236,17 +237,24 @@ def _to_uint16(view: RgbImage) -> RgbImage:
     )
 
 
-def stretch_levels(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, Levels]:
-    """Stretch uint16 images (H, W, 3) of low contrast over all levels, both alike; return the levels used."""
-    if not left.dtype == right.dtype == np.uint16:
+def stretch_levels(
+    left: np.ndarray, right: np.ndarray, *, eight_bits: bool = False
+) -> tuple[np.ndarray, np.ndarray, Levels]:
+    """Stretch images (H, W, 3) of low contrast over all levels, both alike; return the levels used.
+
+    uint16 images are stretched, and with `eight_bits` uint8 images, too.
+    """
+    kind = left.dtype
+    if kind != right.dtype or kind not in _LOW_CONTRAST or (kind == np.uint8 and not eight_bits):
         return left, right, ALL_LEVELS
     samples = np.concatenate([view[:: max(1, len(view) // 500)].ravel() for view in (left, right)])
     low, high = (int(level) for level in np.percentile(samples, _OUTLIERS))
-    if not 0 < high - low < _LOW_CONTRAST * 65535:
+    largest = np.iinfo(kind).max
+    if not 0 < high - low < _LOW_CONTRAST[kind] * largest:
         return left, right, ALL_LEVELS
-    factor = np.float32(65535 / (high - low))
+    factor = np.float32(largest / (high - low))
     left, right = (
-        np.rint(((view.astype(np.float32) - low) * factor).clip(0, 65535)).astype(np.uint16)
+        np.rint(((view.astype(np.float32) - low) * factor).clip(0, largest)).astype(kind)
         for view in (left, right)
     )
     return left, right, (low, high)

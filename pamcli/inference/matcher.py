@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -162,14 +163,18 @@ class StereoMatcher:
         return text
 
     def find_fault(self, left: Pixels, right: Pixels) -> MatchingFault | None:
-        """Return what limits the matching resolution of a pair of small images; None with `match_size`."""
+        """Return what changes how a pair is matched; None with `match_size`, and for images to downscale."""
         size = left.shape[:2]
-        if not isinstance(self.match_size, str) or self._matching_size(*size) <= size:
+        matched = self._matching_size(*size)
+        if not isinstance(self.match_size, str) or matched < size:
             return None
-        views = (np.asarray(to_plain(view)) for view in stretch_levels(left, right)[:2])
-        return find_matching_fault(
+        views = (np.asarray(to_plain(view)) for view in stretch_levels(left, right, eight_bits=True)[:2])
+        fault = find_matching_fault(
             *(view if view.dtype == np.uint8 else np.rint(255 * view).astype(np.uint8) for view in views)
         )
+        if fault is None or matched > size:
+            return fault
+        return replace(fault, most=math.inf) if any(fault.sharpening) else None  # not upscaled anyway
 
     def __call__(
         self,
@@ -180,7 +185,7 @@ class StereoMatcher:
         progress: Progress | None = None,
         fault: MatchingFault | Literal["detect"] | None = "detect",
     ) -> StereoResult:
-        """Match a rectified pair; 16-bit images of low contrast are stretched first.
+        """Match a rectified pair; images of low contrast are stretched first.
 
         Args:
             left: (H, W, 3) RGB, at least 16 px; uint8, uint16, or floating-point in [0, 1].
@@ -232,7 +237,10 @@ class StereoMatcher:
         fault: MatchingFault | None,
     ) -> StereoResult:
         """Match with stretched contrast at the matching resolution, from `min_disparity` on."""
-        left, right, _ = stretch_levels(left, right)
+        left, right, _ = stretch_levels(left, right, eight_bits=True)
+        if fault is not None:
+            filters = zip(fault.sharpening, (left, right), strict=True)
+            left, right = (view if sharpen is None else sharpen(to_plain(view)) for sharpen, view in filters)
         least, limit = self.min_disparity, self.max_disparity
         views = shift_pair(left, right, -least) if least else (left, right)
         height, width = views[0].shape[:2]

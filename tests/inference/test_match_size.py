@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -77,9 +78,11 @@ def test_images_with_faults_are_upscaled_less(large: Cut) -> None:
     )
     for camera, reference in ((CAMERAS["soft2"], own), (CAMERAS["jpeg75"], small)):
         views = [camera(view, rng) for view in (cut.left, cut.right)]
-        found, plain = matcher(*views), reference(*views)
+        found = matcher(*views)
         assert found.fault == matcher.find_fault(*views)
         assert found.fault is not None
+        filters = [sharpen or np.asarray for sharpen in found.fault.sharpening]
+        plain = reference(*(sharpen(view) for sharpen, view in zip(filters, views, strict=True)))
         assert (found.matched_size, plain.fault) == (plain.matched_size, None)
         np.testing.assert_array_equal(found.disparity, plain.disparity)
         sixteen_bits = matcher.find_fault(*(view.astype(np.uint16) * 257 for view in views))
@@ -87,8 +90,22 @@ def test_images_with_faults_are_upscaled_less(large: Cut) -> None:
         assert matcher(*views, fault=None).matched_size == (192, 320), "the fault of another frame decides"
     assert matcher(cut.left, cut.right, fault=found.fault).matched_size == (135, 226)
     assert matcher.find_fault(cut.left, cut.right) is None
-    wide = [np.tile(view, (8, 8, 1)) for view in views]
-    assert matcher.find_fault(*wide) is None, "larger images are not upscaled anyway"
+    own_size = [np.tile(view, (8, 8, 1)) for view in views]
+    assert matcher.find_fault(*own_size) is None, "they are not upscaled anyway"
+    blurred = matcher.find_fault(*(CAMERAS["soft2"](view, rng) for view in own_size))
+    assert blurred is not None
+    assert blurred.most == math.inf
+    assert matcher.find_fault(*(np.tile(view, (15, 15, 1)) for view in views)) is None, "they are downscaled"
+
+
+def test_dark_images_are_matched_as_bright_ones(large: Cut) -> None:
+    cut = large[120:216, 200:360]
+    matcher = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32", match_size=1)
+    dark = [view // 5 for view in (cut.left, cut.right)]
+    low, high = np.percentile(np.concatenate(dark), (0.1, 99.9)).astype(int)
+    bright = [np.rint((view.astype(np.float32) - low) * 255 / (high - low)).clip(0, 255) for view in dark]
+    expected = matcher(*(view.astype(np.uint8) for view in bright)).disparity
+    assert np.abs(matcher(*dark).disparity - expected).mean() < 0.05
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.float32])
