@@ -83,7 +83,7 @@ class _UpscaleProcessor(NetworkProcessor):
         pair = self.read_pair(job)
         for kind, path in job.places.items():
             views = {"left": [pair.left], "right": [pair.right]}.get(kind, [pair.left, pair.right])
-            height, width = self.network.upscaled_size(pair.height, pair.width)
+            height, width = self.network.upscaled_size(pair.height, pair.width)  # as `apply` makes it
             bits = 8 * max(view.pixels.itemsize for view in views)
             alpha = any(view.alpha is not None for view in views)
             if kind == PACKED.name:

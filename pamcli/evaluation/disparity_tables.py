@@ -36,7 +36,10 @@ HEADLINES = (
         *(f"{kind}-{share}" for kind in ("visible", "occluded") for share in ("precision", "recall")),
     ),
 )
-"""Metrics of the three terminal tables, most important first; every other output has all metrics."""
+"""Metrics of the three terminal tables, most important first.
+
+LaTeX and Markdown have the first table; CSV, JSON and the report have all metrics.
+"""
 
 UNITS = {
     "pixels": ("", 0),
