@@ -147,9 +147,12 @@ class MatchingFault:
     sharpening: tuple[UnsharpMask | None, ...] = (None, None)  # of the left and the right image
 
 
-def find_matching_fault(*views: np.ndarray) -> MatchingFault | None:
-    """Return the fault of images (H, W, 3) uint8 that limits their matching resolution most, if any."""
-    found = [_find_matching_fault(view) for view in views]
+def find_matching_fault(*views: np.ndarray, are_upscaled: bool = True) -> MatchingFault | None:
+    """Return the fault of images (H, W, 3) uint8 that limits their matching resolution most, if any.
+
+    Of images that are not upscaled before matching, only blur is a fault.
+    """
+    found = [_find_matching_fault(view, is_upscaled=are_upscaled) for view in views]
     faults = [fault for fault in found if fault is not None]
     if not faults:
         return None
@@ -157,29 +160,30 @@ def find_matching_fault(*views: np.ndarray) -> MatchingFault | None:
     return replace(min(faults, key=lambda fault: fault.most), sharpening=sharpening)
 
 
-def _find_matching_fault(pixels: np.ndarray) -> MatchingFault | None:
-    detail, sharpness = measure_detail(pixels)
+def _find_matching_fault(pixels: np.ndarray, *, is_upscaled: bool) -> MatchingFault | None:
+    sharpness = measure_sharpness(pixels)
+    if sharpness >= SOFT and not is_upscaled:
+        return None
     blur = f"blur (sharpness {sharpness:.2f})"
     if sharpness < BLURRED:
-        return MatchingFault(blur, 1, (STRONG_SHARPENING,))
-    noise = measure_noise(pixels)
+        return MatchingFault(blur, 1 if is_upscaled else math.inf, (STRONG_SHARPENING,))
+    detail, noise = measure_detail(pixels), measure_noise(pixels)
     if noise >= NOISY or detail < WEAK_DETAIL:
         most = 1 if detail < WEAK_DETAIL else FAULTY_MOST
-        return MatchingFault(f"noise ({noise:.1f} levels of 255)", most)
+        return MatchingFault(f"noise ({noise:.1f} levels of 255)", most) if is_upscaled else None
     quality = detect_jpeg_quality(pixels)
     if quality is None or quality > COMPRESSED:
         return MatchingFault(blur, sharpening=(SHARPENING,)) if sharpness < SOFT else None
     most = 1 if detail < WEAK_COMPRESSED_DETAIL else FAULTY_MOST
-    return MatchingFault(f"JPEG artefacts (quality {quality})", most)
+    return MatchingFault(f"JPEG artefacts (quality {quality})", most) if is_upscaled else None
 
 
-def measure_detail(pixels: np.ndarray) -> tuple[float, float]:
+def measure_detail(pixels: np.ndarray) -> float:
     """Measure the details of an image (H, W, 3), of about 2 px.
 
     Returns:
         Their contrast in the median square relative to the flattest squares, which show only grain: noise,
         or what denoising and compression left of it. inf without grain.
-        Their contrast relative to details of twice the size, along the blurrier of both directions.
     """
     import cv2
 
@@ -188,14 +192,21 @@ def measure_detail(pixels: np.ndarray) -> tuple[float, float]:
     squares = _cut_squares(np.dstack([fine, green]))
     deviations = np.sqrt((squares[..., 0] ** 2).mean((1, 2)))
     flattest, median = np.percentile(deviations, (_FLATTEST, 50)) if len(deviations) else (0, 0)
+    return float(median / flattest) if flattest else np.inf
+
+
+def measure_sharpness(pixels: np.ndarray) -> float:
+    """Return the contrast of details of 2 px relative to those of 4 px, along the blurrier direction."""
+    green = pixels[..., 1]
     sharpness = []
     down, across = (-(-side // _SHARP_LINES) for side in green.shape)
     for lines in (green[:, ::across], green[::down].T):
+        lines = lines.astype(np.float32)
         middle, end = 2 * lines[2:-2], len(lines)
         changes = (middle - lines[2 - by : end - 2 - by] - lines[2 + by : end - 2 + by] for by in (1, 2))
         near, far = (float(np.percentile(np.abs(each), _STRONGEST)) for each in changes)
         sharpness.append(near / far if far else np.inf)
-    return float(median / flattest) if flattest else np.inf, min(sharpness)
+    return min(sharpness)
 
 
 def _cut_squares(pixels: np.ndarray) -> np.ndarray:

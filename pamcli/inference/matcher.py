@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -169,12 +168,10 @@ class StereoMatcher:
         if not isinstance(self.match_size, str) or matched < size:
             return None
         views = (np.asarray(to_plain(view)) for view in stretch_levels(left, right, eight_bits=True)[:2])
-        fault = find_matching_fault(
-            *(view if view.dtype == np.uint8 else np.rint(255 * view).astype(np.uint8) for view in views)
+        return find_matching_fault(
+            *(view if view.dtype == np.uint8 else np.rint(255 * view).astype(np.uint8) for view in views),
+            are_upscaled=matched > size,
         )
-        if fault is None or matched > size:
-            return fault
-        return replace(fault, most=math.inf) if any(fault.sharpening) else None  # not upscaled anyway
 
     def __call__(
         self,
