@@ -129,12 +129,6 @@ def _parse_device(text: str) -> torch.device:
     return device
 
 
-def choose_training_compute(device: str, precision: str) -> Compute:
-    """Choose device and precision for training; auto is the fastest one with hardware support."""
-    chosen = Compute.choose(device, precision)
-    return chosen if precision != "auto" else Compute(chosen.device, hardware_precision(chosen.device))
-
-
 @contextmanager
 def deterministic_algorithms(device: torch.device) -> Iterator[None]:
     """Use deterministic algorithms on the CPU, where they cost nothing."""

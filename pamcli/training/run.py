@@ -126,7 +126,7 @@ def prepare_run(
     if checkpoint is not None and recipe.variant == PAPER:  # older recipes do not name every variant
         shapes = {key: value.shape for key, value in checkpoint.network.items()}
         recipe = replace(recipe, variant=recipe.row.find_variant(shapes))
-    compute = devices.choose_training_compute(processes.device(settings.device), recipe.precision)
+    compute = devices.Compute.choose(processes.device(settings.device), recipe.precision, reduce=True)
     devices.keep_freed_memory()
     data = examples, about, unlabelled, validator
     return Run(settings, folder, recipe, steps, processes, compute, *data, checkpoint, made_with)

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pamcli.errors import ModelError, UsageError
-from pamcli.inference import device
-from pamcli.inference.device import Compute, choose_training_compute
+from pamcli.inference.device import Compute
 from pamcli.losses.total import GroundTruth
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
@@ -130,16 +129,6 @@ def test_the_gradient_is_clipped() -> None:
     after = torch.stack([p.grad.norm() for p in trainer.network.parameters() if p.grad is not None]).norm()
     assert norm.item() > 1e-3
     assert after.item() == pytest.approx(1e-3, rel=1e-3)
-
-
-@pytest.mark.parametrize(("gains", "expected"), [(True, "bf16"), (False, "fp32")])
-def test_auto_is_bf16_only_where_the_cpu_gains_by_it(
-    monkeypatch: pytest.MonkeyPatch, gains: bool, expected: str
-) -> None:
-    monkeypatch.setattr(device, "_has_cpu_feature", lambda name: gains)
-    assert choose_training_compute("cpu", "auto").precision == expected
-    assert choose_training_compute("cpu", "fp32").precision == "fp32"
-    assert choose_training_compute("cpu", "bf16").precision == "bf16"
 
 
 def small_network() -> nn.Sequential:
