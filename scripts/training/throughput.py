@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 from pamcli.data.open import open_data
-from pamcli.inference.device import choose_training_compute, flush_denormals, keep_freed_memory
+from pamcli.inference.device import Compute, flush_denormals, keep_freed_memory
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, StepBatch, load_batches
 from pamcli.training.initialisation import initial_network
@@ -91,7 +91,7 @@ def measure(recipe: Recipe, examples: Examples, steps: int, workers: int, device
 
 
 def _trainer(recipe: Recipe, device: str) -> Trainer:
-    compute = choose_training_compute(Processes.from_environment().device(device), recipe.precision)
+    compute = Compute.choose(Processes.from_environment().device(device), recipe.precision, reduce=True)
     network = initial_network(recipe).to(compute.device)
     processes = Processes.from_environment()
     loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)
