@@ -141,40 +141,36 @@ def render_missing(missing: list[int], options: argparse.Namespace) -> None:
         rng = Random(f"world {turn} {track}")
         world = World(renderer, game, game.tracks[track], options.photos, options.furniture, rng)
         for number in numbers:
-            fault: str | None = "no useful view"
+            reason: str | None = "no useful view"
             for attempt in range(ATTEMPTS):
                 seed = Random(f"pair {number} {attempt}")
-                pair = render_pair(world, seed, options)
-                if pair is None:
-                    continue
-                if fault := find_fault(*pair):
-                    continue
-                write_pair(options.output, number, pair[:2], pair[2:])
-                kept += 1
-                low, high = np.percentile(pair[2], (2, 98))
-                seconds = (time.monotonic() - begun) / kept
-                print(
-                    f"{number:05d} disparity {low:.1f} to {high:.1f} px, {seconds:.1f} s per pair", flush=True
-                )
-                break
-            else:
-                print(f"{number:05d} not kept: {fault}", flush=True)
+                faults = options.faults
+                if faults is None:
+                    faults = frozenset(name for name, share in FAULTS.items() if seed.random() < share)
+                pair = render_pair(world, seed, faults)
+                reason = reason if pair is None else find_fault(*pair)
+                if pair is not None and reason is None:
+                    break
+            if pair is None or reason is not None:
+                print(f"{number:05d} not kept: {reason}", flush=True)
+                continue
+            write_pair(options.output, number, pair[:2], pair[2:])
+            kept += 1
+            low, high = np.percentile(pair[2], (2, 98))
+            seconds = (time.monotonic() - begun) / kept
+            names = ", ".join(sorted(faults)) or "no faults"
+            print(f"{number:05d} {low:.1f} to {high:.1f} px, {seconds:.1f} s per pair, {names}", flush=True)
 
 
-def render_pair(
-    world: World, rng: Random, options: argparse.Namespace
-) -> tuple[Rgb, Rgb, Values, Values] | None:
+def render_pair(world: World, rng: Random, faults: frozenset[str]) -> tuple[Rgb, Rgb, Values, Values] | None:
     """Render both images and their disparities; None if the view is not useful."""
-    faults = options.faults
-    if faults is None:
-        faults = frozenset(name for name, share in FAULTS.items() if rng.random() < share)
     pose, light, things = world.compose(rng, faults)
     depth = world.renderer.measure_depth(pose, things, NEAREST)
     near = float(np.percentile(depth, 2))
     if near < CLEARANCE or float(np.median(depth)) > 400:
         return None
     low, high = (0.16, 0.36) if "wide" in faults else (0.01, 0.22)
-    disparity = options.width * math.exp(rng.uniform(math.log(low), math.log(high)))
+    disparity = world.renderer.width * math.exp(rng.uniform(math.log(low), math.log(high)))
     baseline = min(disparity * near, 0.98 * LARGEST * float(depth.min())) / pose.focal
     views, disparities = [], []
     length = near * math.exp(rng.uniform(math.log(0.005), math.log(0.05)))
