@@ -221,23 +221,6 @@ def photograph(
     return found
 
 
-def measure_row_errors(rig: Rig, found: Rig) -> np.ndarray:
-    """Return row errors (N,), px, of points at three distances after rectification by the estimated rig."""
-    x, y = np.meshgrid(np.linspace(0.02, 0.98, 25), np.linspace(0.02, 0.98, 17))
-    pixels = np.column_stack([x.ravel(), y.ravel()]) * rig.size
-    rays = rig.left.rays(pixels)
-    apart = []
-    for baselines in (5, 20, 200):
-        points = rays * baselines * rig.baseline
-        there = rig.right.project(points @ rig.rotation.T + rig.translation)
-        taken = ((there > 0) & (there < rig.size)).all(axis=1)
-        left, right = found.rectify_points(pixels, there)
-        for side in (left, right):
-            taken &= ((side > 0) & (side < rig.size)).all(axis=1)
-        apart.append(np.abs(left - right)[taken, 1])
-    return np.concatenate(apart)
-
-
 def photograph_room(rig: Rig, seed: int = 0, *, floor: float = FLOOR) -> tuple[np.ndarray, np.ndarray]:
     """Photograph the room: left and right image (H, W, 3) uint8, before rectification."""
     flats = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
-from simulated_rigs import Flat, make_charuco, make_chessboard, make_rig, photograph, sample_poses
+from simulated_rigs import make_charuco, make_chessboard, make_rig, photograph, sample_poses
 
 from pamcli.calibration.boards import (
     Board,
@@ -16,7 +16,7 @@ from pamcli.calibration.boards import (
     guess_board,
 )
 from pamcli.calibration.bundle_adjustment import Corners
-from pamcli.calibration.sightings import MOST_SIGHTINGS, Sighting, measure_motion, select_diverse
+from pamcli.calibration.sightings import MOST_SIGHTINGS, Sighting, select_diverse
 from pamcli.errors import InputError
 
 SIZE = (560, 350)
@@ -24,77 +24,38 @@ CHESS = Board(9, 6, 0.03)
 MARKED = Board(10, 7, 0.03, 0.022)
 
 
-def marked(dictionary: int = cv2.aruco.DICT_5X5_100, rows: int = 7, old: bool = False) -> Flat:
-    markers = cv2.aruco.getPredefinedDictionary(dictionary)
-    layout = cv2.aruco.CharucoBoard((10, rows), 0.03, 0.022, markers)
-    layout.setLegacyPattern(old)
-    return make_charuco(layout)
+def test_corners_of_markers_are_accurate() -> None:
+    rig = make_rig(3, fisheye=True, size=SIZE)
+    (rotation, translation) = sample_poses(rig, 1, 3)[0]
+    markers = cv2.aruco.getPredefinedDictionary(cv2.aruco.DICT_5X5_100)
+    flat = make_charuco(cv2.aruco.CharucoBoard((10, 7), 0.03, 0.022, markers))
+    ((left, right),) = photograph(rig, flat, [(rotation, translation)], 3)
+    found = find_detector(MARKED, [left, right]).detect(left)
+    points = (MARKED.points + np.array([0.03, 0.03, 0])) @ rotation.T + translation
+    off = np.abs(found.corners.pixels - rig.left.project(points)[found.corners.ids]).max(axis=1)
+    assert len(off) > 30
+    # Squares of 20 px leave three beside a marker: some corners are worse, and a fit drops them.
+    assert np.median(off) < 0.1
+    assert np.mean(off > 0.25) <= 0.2
+    assert 0.8 < found.blur < 3.2
 
 
-@pytest.mark.parametrize(
-    ("board", "fisheye"), [(CHESS, False), (MARKED, True)], ids=["chessboard", "charuco and fisheye"]
-)
-def test_corners_are_accurate(board: Board, fisheye: bool) -> None:
-    rig = make_rig(3, fisheye=fisheye, size=SIZE)
-    poses = sample_poses(rig, 3, 3)
-    flat, shift = (make_chessboard(9, 6, 0.03), 0.0) if board is CHESS else (marked(), 0.03)
-    pairs = photograph(rig, flat, poses, 3)
-    detector = find_detector(board, [view for pair in pairs for view in pair])
-    seen = 0
-    for pair, (rotation, translation) in zip(pairs, poses, strict=True):
-        there = rig.rotation @ rotation, rig.rotation @ translation + rig.translation
-        for view, camera, (turn, place) in zip(
-            pair, (rig.left, rig.right), ((rotation, translation), there), strict=True
-        ):
-            found = detector.detect(view)
-            if found is None:
-                continue
-            seen += 1
-            points = (board.points + np.array([shift, shift, 0])) @ turn.T + place
-            off = np.abs(found.corners.pixels - camera.project(points)[found.corners.ids]).max(axis=1)
-            # Squares of 20 px leave three beside a marker: some corners are worse, and a fit drops them.
-            assert np.median(off) < (0.05 if board is CHESS else 0.1)
-            assert np.mean(off > 0.25) <= (0 if board is CHESS else 0.2)
-            assert 0.8 < found.blur < 3.2
-    assert seen >= 4
-
-
-@pytest.mark.parametrize(
-    ("dictionary", "rows", "old"),
-    [(cv2.aruco.DICT_APRILTAG_36H11, 7, False), (cv2.aruco.DICT_6X6_250, 8, True)],
-    ids=["apriltag", "white first"],
-)
-def test_dictionary_and_layout_are_detected(dictionary: int, rows: int, old: bool) -> None:
+def test_dictionary_and_layout_are_detected() -> None:
+    """AprilTags, on a board whose first square is white, as OpenCV before 4.6 made it."""
     rig = make_rig(4, size=SIZE)
-    flat = marked(dictionary, rows, old)
-    ((left, _),) = photograph(rig, flat, sample_poses(rig, 1, 5), 4)
-    board = Board(10, rows, 0.03, 0.022)
-    detector = find_detector(board, [np.full_like(left, 90), left])
-    found = detector.detect(left)
-    assert len(found.corners) > 0.6 * len(board.points)
+    markers = cv2.aruco.getPredefinedDictionary(cv2.aruco.DICT_APRILTAG_36H11)
+    layout = cv2.aruco.CharucoBoard((10, 8), 0.03, 0.022, markers)
+    layout.setLegacyPattern(True)
+    ((left, _),) = photograph(rig, make_charuco(layout), sample_poses(rig, 1, 5), 4)
+    board = Board(10, 8, 0.03, 0.022)
+    detector = find_detector(board, [left])
+    assert len(detector.detect(left).corners) > 0.6 * len(board.points)
 
 
 def test_no_board_is_found_in_plain_images() -> None:
-    assert find_detector(MARKED, [np.full(SIZE[::-1], 90, np.uint8)]) is None
-
-
-def test_motion_widens_the_edges() -> None:
-    rig = make_rig(2, size=SIZE)
-    poses = sample_poses(rig, 1, 8) * 3
-    pairs = photograph(rig, make_chessboard(9, 6, 0.03), poses, 2, {1: (7, 0), 2: (0, 7)})
-    sharp, across, down = (BoardDetector(CHESS).detect(left) for left, _ in pairs)
-    for blurred in (across, down):
-        assert blurred.blur > 2 * sharp.blur
-        assert blurred.blur > 4
-
-
-def test_wrong_counts_are_corrected() -> None:
-    rig = make_rig(2, size=SIZE)
-    ((left, right),) = photograph(rig, make_chessboard(9, 6, 0.03), sample_poses(rig, 1, 8), 2)
-    squares = Board(10, 7, 0.03)  # counted as many people do
-    assert find_detector(squares, [left, right]) is None
-    assert guess_board(squares, [left, right]) == CHESS
-    assert guess_board(squares, [np.full_like(left, 80)]) is None
+    plain = np.full(SIZE[::-1], 90, np.uint8)
+    assert find_detector(MARKED, [plain]) is None
+    assert guess_board(CHESS, [plain]) is None
 
 
 def test_first_corner_is_at_the_dark_end() -> None:
@@ -146,18 +107,3 @@ def test_diverse_frames_are_selected() -> None:
     assert len(chosen) == MOST_SIGHTINGS
     assert len({each.name.split(".")[0] for each in chosen}) > 37
     assert [each.name for each in chosen] == [each.name for each in sightings if each in chosen]
-
-
-def test_motion_between_frames() -> None:
-    rig = make_rig(2, size=SIZE)
-    (rotation, translation) = sample_poses(rig, 1, 8)[0]
-    ((now, _), (later, _)) = photograph(
-        rig,
-        make_chessboard(9, 6, 0.03),
-        [(rotation, translation), (rotation, translation + np.array([0.004, 0, 0]))],
-        2,
-    )
-    corners = BoardDetector(CHESS).detect(now)
-    expected = 0.004 * rig.left.matrix[0, 0] / (rotation @ [0.12, 0.075, 0] + translation)[2]
-    assert measure_motion(now, later, corners.corners.pixels) == pytest.approx(expected, rel=0.15)
-    assert measure_motion(now, now, corners.corners.pixels) < 0.05

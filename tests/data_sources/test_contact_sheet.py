@@ -44,11 +44,3 @@ def test_without_ground_truth_both_views_lie_in_one_image(tmp_path: Path) -> Non
     sheet = render_contact_sheet(open_data(f"holopix50k/val:{tmp_path}"), 8, cell_width=CELL)
     assert (cell(sheet, 0, 2) == [90, 120, 120]).all()  # red of the left view, green and blue of the right
     assert (cell(sheet, 0, 3) == 24).all()
-
-
-def test_names_beyond_ascii_and_images_of_16_bits(tmp_path: Path) -> None:
-    source_trees.levels(tmp_path / "left/räum.png", [65535] * 6, 16)
-    source_trees.levels(tmp_path / "right/räum.png", [65535] * 6, 16)
-    sheet = render_contact_sheet(open_data(f"pairs:{tmp_path}"), 8, cell_width=CELL)
-    assert cell(sheet, 0, 0)[0, 0].tolist() == [255, 255, 255]
-    assert cell(sheet, 0, 0)[-1, -1].tolist() == [0, 0, 0]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,27 +10,21 @@ import source_trees
 from PIL import Image
 
 from pamcli.data.open import open_data, parse_data
-from pamcli.data.sources import SOURCES
 from pamcli.errors import InputError, UsageError
 
 
-def test_a_name_and_a_path() -> None:
-    spec = parse_data("kitti2015:/data/kitti2015")
-    assert (spec.info.name, spec.split, spec.path) == ("kitti2015", "training", Path("/data/kitti2015"))
-    assert (spec.keys, spec.first, spec.weight) == ({}, None, 1)
-    assert spec.label == "kitti2015/training"
-
-
 def test_every_part_of_a_specification() -> None:
+    spec = parse_data("procedural?first=20&size=960x512")
+    assert (spec.path, spec.first, spec.keys, spec.label) == (None, 20, {"size": "960x512"}, "procedural")
     spec = parse_data("sceneflow/test:rel/sf?pass=clean&part=driving&first=20&weight=0.5")
     assert spec.split == "test"
     assert spec.path == Path("rel/sf")
     assert spec.keys == {"pass": "clean", "part": "driving"}
     assert (spec.first, spec.weight) == (20, 0.5)
-
-
-def test_a_source_of_one_split_is_labelled_by_its_name() -> None:
-    assert parse_data("pairs:x").label == "pairs"
+    spec = parse_data("kitti2015:~/mine")
+    assert (spec.info.name, spec.split, spec.path) == ("kitti2015", "training", Path.home() / "mine")
+    assert (spec.keys, spec.first, spec.weight) == ({}, None, 1)
+    assert spec.label == "kitti2015/training"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +33,6 @@ def test_a_source_of_one_split_is_labelled_by_its_name() -> None:
         ("pairs:C:\\data\\mine", "C:\\data\\mine"),
         ("pairs:/mnt/a:b/c", "/mnt/a:b/c"),
         ("pairs:/what?/now", "/what?/now"),
-        ("pairs:/what?", "/what?"),
         ("pairs:/what?/now?first=3", "/what?/now"),
         ("pairs:.", "."),
     ],
@@ -50,41 +41,22 @@ def test_colons_and_question_marks_of_the_path_stay(text: str, path: str) -> Non
     assert parse_data(text).path == Path(path)
 
 
-def test_the_home_folder() -> None:
-    assert parse_data("pairs:~/mine").path == Path.home() / "mine"
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("kiti2015:/x", "unknown data set 'kiti2015' (did you mean kitti2015? expected one of bag, booster,"),
-        ("KITTI2015:/x", "did you mean kitti2015?"),
         ("C:\\data", "unknown data set 'C' (expected one of bag, booster"),
         ("/data/kitti2015", "does not begin with the name of a data set (give NAME:PATH"),
-        ("/data:x", "does not begin with the name"),
-        ("", "does not begin with the name"),
         ("kitti2015:", "lacks a folder"),
-        ("kitti2015:?first=2", "lacks a folder"),
-        (
-            "kitti2015/train:/x",
-            "unknown split of kitti2015 'train' (did you mean training? expected one of training, testing",
-        ),
-        ("kitti2015/:/x", "unknown split of kitti2015 ''"),
-        (
-            "kitti2015:/x?truht=occ",
-            "unknown key of kitti2015 'truht' (did you mean truth? expected one of truth, first, weight",
-        ),
-        ("pairs:/x?pass=clean", "unknown key of pairs 'pass'"),
-        (
-            "sceneflow:/x?pass=cleen",
-            "unknown pass of sceneflow 'cleen' (did you mean clean? expected one of clean, final",
-        ),
+        ("kitti2015", "lacks a folder (give NAME:PATH, as in kitti2015:FOLDER)"),
+        ("procedural:", "procedural alone"),
+        ("procedural?size=1x1", "unknown size of procedural '1x1'"),
+        ("kitti2015/train:/x", "unknown split of kitti2015 'train' (did you mean training? expected one of "),
+        ("kitti2015:/x?truht=occ", "unknown key of kitti2015 'truht' (did you mean truth? expected one of "),
+        ("sceneflow:/x?pass=cleen", "unknown pass of sceneflow 'cleen' (did you mean clean? expected one"),
         ("pairs:/x?first", "key=value, got 'first'"),
-        ("pairs:/x?first=", "key=value, got 'first='"),
         ("pairs:/x?first=0", "whole number above 0"),
-        ("pairs:/x?first=2.5", "got 2.5"),
         ("pairs:/x?weight=-1", "got -1"),
-        ("pairs:/x?weight=inf", "got inf"),
         ("pairs:/x?weight=a", "got a"),
         ("pairs:/x?first=1&first=2", "first is given twice"),
     ],
@@ -108,28 +80,7 @@ def test_the_first_samples_alone(tmp_path: Path) -> None:
         source_trees.pair(tmp_path / f"left/{number}.png", tmp_path / f"right/{number}.png")
     source = open_data(f"pairs:{tmp_path}?first=2")
     assert source.names == ("1", "2")
-    assert len(source) == 2
     assert open_data(f"pairs:{tmp_path}?first=9").names == ("1", "2", "10")
-
-
-@pytest.mark.parametrize("info", SOURCES.values(), ids=SOURCES)
-def test_every_row_of_the_table_is_complete(info: object) -> None:
-    row = SOURCES[info.name]  # type: ignore[attr-defined]
-    assert row.splits
-    assert len(row.tree) >= 2
-    assert row.about
-    for key in row.keys:
-        assert key.meaning
-        assert key.default is None or not key.choices or key.default in key.choices
-
-
-def test_the_table_and_the_parser_need_neither_torch_nor_opencv() -> None:
-    code = (
-        "import sys, pamcli.data.sources, pamcli.data.open as o; o.parse_data('kitti2015:/x?first=2');"
-        "print([m for m in ('torch', 'cv2') if m in sys.modules])"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
 
 
 def test_pairs_of_a_list_are_those_of_pam_disparity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pamcli.data.open import open_data, parse_data
+from pamcli.data.open import open_data
 from pamcli.data.sources.procedural import CHECK_SERIES, LENGTH, Scenes
 from pamcli.data.verify import verify
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import InputError
 
 
 def photos(folder: Path) -> Path:
@@ -36,64 +36,27 @@ def opened(data: str) -> Scenes:
     return source
 
 
-def test_it_needs_no_folder_and_takes_keys_all_the_same() -> None:
-    spec = parse_data("procedural?first=20&weight=0.5&size=960x512")
-    assert (spec.path, spec.first, spec.weight, spec.keys) == (None, 20, 0.5, {"size": "960x512"})
-    assert spec.label == "procedural"
-    assert parse_data("procedural").path is None
-    assert parse_data("procedural:photos?first=2").path == Path("photos")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("procedural:", "procedural alone"),
-        ("procedural?size=1x1", "unknown size of procedural '1x1'"),
-        ("procedural?frist=1", "did you mean first?"),
-        ("kitti2015", "lacks a folder (give NAME:PATH, as in kitti2015:FOLDER)"),
-        ("kitti2015?first=2", "does not begin with the name of a data set"),
-    ],
-)
-def test_invalid_specifications_without_a_folder(text: str, message: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse_data(text)
-    assert message in str(caught.value)
-
-
 def test_a_scene_is_always_the_same_whoever_draws_it() -> None:
     source = opened("procedural")
     assert len(source) == len(source.names) == len(set(source.names)) == LENGTH
     assert source.absent + source.unpaired == ()
-    sample, again = source.load(3), pickle.loads(pickle.dumps(source.first(5))).load(3)
+    sample, copy = source.load(3), pickle.loads(pickle.dumps(opened("procedural?first=5")))
+    assert copy.names == source.names[:5]
+    again = copy.load(3)
     assert sample.name == again.name == source.names[3] == "000003"
     assert sample.left.shape == sample.right.shape == (256, 512, 3)
     assert sample.left.dtype == np.uint8
     assert np.isfinite(sample.disparity).all()
     for part in ("left", "right", "disparity", "right_disparity", "visible"):
         assert getattr(sample, part).tobytes() == getattr(again, part).tobytes()
-    assert source.load(4).left.tobytes() != sample.left.tobytes()
 
 
-def test_training_draws_other_scenes_of_any_size() -> None:
-    source = opened("procedural")
+def test_training_draws_other_scenes_of_any_size(tmp_path: Path) -> None:
+    source, textured = opened("procedural"), opened(f"procedural:{photos(tmp_path)}")
     drawn = source.render(7, 3, 32, 64)
     assert drawn.left.shape == (32, 64, 3)
-    checked = source.render(CHECK_SERIES, 3, 32, 64)
-    assert drawn.left.tobytes() != checked.left.tobytes()
-
-
-def test_the_size_and_the_first_ones() -> None:
-    source = opened("procedural?first=2&size=960x512")
-    assert source.names == ("000000", "000001")
-    assert source.load(0).left.shape == (512, 960, 3)
-
-
-def test_images_of_a_folder_are_the_textures(tmp_path: Path) -> None:
-    source = opened(f"procedural:{photos(tmp_path)}")
-    named = {path for files in source.files for path in files.parts.values()}
-    assert named == {tmp_path / "photo.jpg", tmp_path / "below/cut.png"}
-    generated = opened("procedural").render(0, 0, 32, 64)
-    assert source.render(0, 0, 32, 64).left.tobytes() != generated.left.tobytes()
+    for other in (source.render(CHECK_SERIES, 3, 32, 64), textured.render(7, 3, 32, 64)):
+        assert drawn.left.tobytes() != other.left.tobytes()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
@@ -117,12 +80,6 @@ def test_a_folder_without_a_texture_is_an_error(tmp_path: Path, what: str) -> No
     assert caught.value.exit_code == 3
 
 
-def test_a_file_that_is_no_image_is_an_error_at_once(tmp_path: Path) -> None:
-    (photos(tmp_path) / "below/no.png").write_bytes(b"text")
-    with pytest.raises(InputError, match=r"no\.png is damaged"):
-        open_data(f"procedural:{tmp_path}")
-
-
 def truncated(folder: Path) -> Path:
     """A folder whose one image breaks off in the middle."""
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
@@ -133,18 +90,14 @@ def truncated(folder: Path) -> Path:
     return path
 
 
-def test_an_image_that_breaks_off_is_named_when_it_is_needed(tmp_path: Path) -> None:
-    truncated(tmp_path)
-    source = opened(f"procedural:{tmp_path}")
-    with pytest.raises(InputError, match=r"broken\.png is damaged"):
-        list(map(source.load, range(20)))
-
-
 def test_verify_reads_every_texture_once(tmp_path: Path) -> None:
     source = opened(f"procedural:{photos(tmp_path / 'sound')}?first=3")
     assert verify(source) == []
     truncated(tmp_path / "sound")
-    (finding,) = verify(opened(f"procedural:{tmp_path / 'sound'}?first=2"))
+    source = opened(f"procedural:{tmp_path / 'sound'}?first=2")
+    (finding,) = verify(source)
     assert finding.severity == "damage"
     assert "broken.png is damaged" in finding.message
+    with pytest.raises(InputError, match=r"broken\.png is damaged"):
+        list(map(opened(f"procedural:{tmp_path / 'sound'}").load, range(20)))
     assert verify(opened("procedural")) == []

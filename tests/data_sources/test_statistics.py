@@ -53,13 +53,3 @@ def test_copies_and_look_alikes_are_told_apart(tmp_path: Path) -> None:
     assert figures.copies == (("0001", "0004"),)
     assert figures.near_copies == (("0001", "0005"),)
     assert figures.row()["pixels"] == LARGE[0] * LARGE[1]
-
-
-def test_a_damaged_pair_is_reported_and_the_rest_measured(tmp_path: Path) -> None:
-    tree(tmp_path, {"0001": LARGE, "0002": LARGE})
-    (tmp_path / "0001_R.png").write_bytes(b"no picture")
-    figures = measure_data_set(open_data(f"flickr1024:{tmp_path}"), range(2))
-    assert [pair.name for pair in figures.pairs] == ["0002"]
-    ((name, reason),) = figures.damaged
-    assert name == "0001"
-    assert "0001_R.png is not an image" in reason

@@ -11,7 +11,7 @@ from PIL import Image
 
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample, Source
-from pamcli.data.verify import check_before_training, fit_readings, judge, verify
+from pamcli.data.verify import check_before_training, fit_readings, judge
 from pamcli.errors import InputError
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.raster import encode_png
@@ -51,12 +51,6 @@ def with_truth(sample: Sample, disparity: np.ndarray) -> Sample:
     return Sample(sample.name, sample.left, sample.right, disparity=disparity.astype(np.float32))
 
 
-def test_a_sound_set_has_no_findings(tmp_path: Path) -> None:
-    done: list[int] = []
-    assert verify(stored(tmp_path, scene(0), scene(1)), done.append) == []
-    assert done == [1, 2]
-
-
 def test_ground_truth_of_unknown_scale_names_the_key(tmp_path: Path) -> None:
     source = stored(tmp_path, scene())
     (tmp_path / "disparity/0.pfm").unlink()
@@ -74,12 +68,6 @@ def test_ground_truth_of_unknown_scale_names_the_key(tmp_path: Path) -> None:
     ("fault", "message"),
     [
         (lambda d: d / 2, "it matches when multiplied by 2"),
-        (lambda d: d * 2, "it matches when multiplied by 0.5"),
-        (lambda d: d / 4, "it matches when multiplied by 4"),
-        (lambda d: d * 4, "it matches when multiplied by 0.25"),
-        (lambda d: d * 16, "it matches when multiplied by 0.0625"),
-        (lambda d: d / 16, "it matches when multiplied by 16"),
-        (lambda d: d * 256, "it matches when multiplied by 0.00390625"),
         (lambda d: d / 256, "it matches when multiplied by 256"),
         (lambda d: -d, "its sign is wrong"),
         (lambda d: d[:, ::-1], "it is mirrored"),
@@ -132,21 +120,14 @@ def disparity_of_another_pair() -> np.ndarray:
     return np.random.default_rng(3).uniform(2, 40, (HEIGHT, WIDTH))
 
 
-def test_the_ground_truth_of_another_pair() -> None:
-    said = judge(with_truth(scene(), disparity_of_another_pair()))
-    assert said == f"{MISMATCH}, whether scaled, negated, mirrored or exchanged"
-
-
-def test_ground_truth_without_known_pixels_or_of_both_signs() -> None:
+def test_other_ground_truths_than_the_pair_has() -> None:
     sound = scene()
+    said = judge(with_truth(sound, disparity_of_another_pair()))
+    assert said == f"{MISMATCH}, whether scaled, negated, mirrored or exchanged"
     nothing, mixed = np.full((HEIGHT, WIDTH), np.nan), sound.disparity.copy()
     mixed[: HEIGHT // 4] *= -1
     assert judge(with_truth(sound, nothing)) == "the ground truth is unknown at every pixel"
     assert judge(with_truth(sound, mixed)) == "25% of the disparities are negative"
-
-
-def test_a_sparse_ground_truth_is_judged_by_what_it_knows() -> None:
-    sound = scene()
     sparse = np.where(np.random.default_rng(1).random((HEIGHT, WIDTH)) < 0.1, sound.disparity, np.nan)
     assert judge(with_truth(sound, sparse)) is None
     assert judge(with_truth(sound, sparse * 2)) == f"{MISMATCH}: it matches when multiplied by 0.5"
@@ -184,8 +165,5 @@ def test_ground_truth_in_another_unit_is_an_error_before_training(tmp_path: Path
 def test_ground_truth_of_other_pairs_is_a_warning_before_training(tmp_path: Path) -> None:
     samples = [with_truth(scene(seed), disparity_of_another_pair()) for seed in range(3)]
     assert "pam dataset verify" in check_before_training(stored(tmp_path, *samples))
-
-
-def test_one_sound_pair_is_enough_for_training(tmp_path: Path) -> None:
-    broken = with_truth(scene(1), disparity_of_another_pair())
-    assert check_before_training(stored(tmp_path, scene(0), broken)) is None
+    sound = stored(tmp_path, scene(0), *samples[1:])  # one is enough
+    assert check_before_training(sound) is None

@@ -13,18 +13,16 @@ WALL = 8
 Colours = NDArray[np.uint8]
 
 
-def layered_pair(
-    seed: int, discs: int = 14, shape: tuple[int, int] = (HEIGHT, WIDTH)
-) -> tuple[Colours, Colours, NDArray[np.int64]]:
+def layered_pair(seed: int) -> tuple[Colours, Colours, NDArray[np.int64]]:
     """(left, right, disparity of the left view): left pixel (y, x) is right pixel (y, x - disparity)."""
     rng = np.random.default_rng(seed)
-    height, width = shape
+    shape = height, width = HEIGHT, WIDTH
     left, right = texture(rng, shape, 60), texture(rng, shape, 60)
     wall = texture(rng, (height, width + WALL), 60)
     left[:], right[:] = wall[:, :width], wall[:, WALL:]
     disparity = np.full(shape, WALL)
     y, x = np.mgrid[:height, :width]
-    for own in np.linspace(WALL + 6, WALL + 18, discs).astype(int):  # the farthest first
+    for own in np.linspace(WALL + 6, WALL + 18, 14).astype(int):  # the farthest first
         row, column, radius = rng.uniform(0, height), rng.uniform(0, width), rng.uniform(20, 45)
         paint = texture(rng, (height, width + 40), int(rng.integers(90, 200)))
         here = (y - row) ** 2 + (x - column) ** 2 < radius**2

@@ -27,14 +27,6 @@ def test_folders_of_the_three_splits(tmp_path: Path) -> None:
     assert found(tmp_path / "Validation") == ["0001"]  # the folder that is given is the one that is meant
 
 
-def test_archives_whole_and_in_parts_with_and_without_a_folder_in_them(tmp_path: Path) -> None:
-    archive(tmp_path / "Train_1.zip", files({"Train/0001": SMALL}))
-    archive(tmp_path / "Flickr1024_Train_2.zip", files({"0002": SMALL}))
-    archive(tmp_path / "Test.zip", files({"0001": SMALL}))
-    assert found(tmp_path) == ["0001", "0002"]
-    assert found(tmp_path / "Train_1.zip") == ["0001"]
-
-
 def test_views_in_two_parts_of_an_archive_are_a_pair(tmp_path: Path) -> None:
     parts = files({"0002": SMALL})
     archive(tmp_path / "Train_1.zip", {"Train/0002_L.png": parts["0002_L.png"]})
@@ -42,13 +34,6 @@ def test_views_in_two_parts_of_an_archive_are_a_pair(tmp_path: Path) -> None:
     (pair,) = find_published_pairs(tmp_path, "train").pairs
     assert str(pair.left) == f"{tmp_path}/Train_1.zip (Train/0002_L.png)"
     assert str(pair) == "flickr1024/0002"
-
-
-def test_all_in_one_folder_and_folders_of_other_names(tmp_path: Path) -> None:
-    tree(tmp_path / "flat", {"0001": SMALL, "0002": SMALL})
-    assert found(tmp_path / "flat") == ["0001", "0002"]
-    tree(tmp_path / "own", {"latest/a": SMALL, "contest/a": SMALL})  # no split is meant by these
-    assert found(tmp_path / "own") == ["contest/a", "latest/a"]
 
 
 def test_an_unpacked_image_goes_before_the_one_in_the_archive(tmp_path: Path) -> None:
@@ -62,18 +47,6 @@ def test_two_images_of_one_name_are_refused(tmp_path: Path) -> None:
     tree(tmp_path, {"Train/0001": SMALL, "Flickr1024/Train/0001": SMALL})
     with pytest.raises(InputError, match=r"two images have the name 0001: .* and "):
         find_published_pairs(tmp_path, "train")
-
-
-def test_lone_views_are_named(tmp_path: Path) -> None:
-    tree(tmp_path, {"Train/0001": SMALL, "Train/0002": SMALL, "Train/0003": SMALL})
-    (tmp_path / "Train/0003_R.png").unlink()
-    (tmp_path / "Train/0001_L.png").unlink()
-    pairs = find_published_pairs(tmp_path, "train")
-    assert [pair.name for pair in pairs.pairs] == ["0002"]
-    assert pairs.unpaired == (
-        f"{tmp_path}/Train/0001_R.png has no left image",
-        f"{tmp_path}/Train/0003_L.png has no right image",
-    )
 
 
 def test_a_place_without_pairs_says_what_was_expected(tmp_path: Path) -> None:
@@ -104,14 +77,6 @@ def test_middlebury_is_halved_and_other_sets_are_not(tmp_path: Path) -> None:
     assert not own.halved
 
 
-def test_patches_are_not_cut_from_patches(tmp_path: Path) -> None:
-    for view in ("hr0.png", "hr1.png", "lr0.png", "lr1.png"):
-        (tmp_path / "patches_x2/000001").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "patches_x2/000001" / view).write_bytes(files({"a": SMALL})["a_L.png"])
-    with pytest.raises(UsageError, match="image files"):
-        list_data_pairs(f"flickr1024:{tmp_path}")
-
-
 def test_a_list_restricts_by_name_source_and_pattern(tmp_path: Path) -> None:
     tree(tmp_path, {"0001": SMALL, "0002": SMALL, "0003": SMALL})
     pairs = find_published_pairs(tmp_path, "train").pairs
@@ -128,9 +93,3 @@ def test_two_pairs_of_one_source_and_name_are_refused(tmp_path: Path) -> None:
     pairs = find_published_pairs(tree(tmp_path, {"0001": SMALL}), "train").pairs
     with pytest.raises(UsageError, match="two pairs have the same name flickr1024/0001"):
         make_store(pairs + pairs, tmp_path / "out", 2, "packed", "train")
-
-
-def test_images_smaller_than_a_pixel_of_low_resolution_hold_up_nothing(tmp_path: Path) -> None:
-    pairs = find_published_pairs(tree(tmp_path, {"0001": (800, 600), "0002": (3, 3)}), "train").pairs
-    _, index = make_store(pairs, tmp_path / "out", 4, "packed", "train")
-    assert [picture.name for picture in index.pictures] == ["0001"]

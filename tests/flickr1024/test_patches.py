@@ -11,7 +11,6 @@ from published import LARGE, SMALL, authors_patches, png, tree, views
 from pamcli.errors import InputError
 from pamcli.flickr1024.pairs import ImageLocation, Pair
 from pamcli.flickr1024.stores import compute_crop, cut_patch, list_corners, read_views
-from pamcli.imaging.raster import encode_png
 
 
 def pair_of(folder: Path, size: tuple[int, int], halved: bool = False) -> Pair:
@@ -57,15 +56,6 @@ def test_the_bounds_are_those_of_the_script() -> None:
     assert list_corners(35, 96) == list_corners(36, 95) == []
     assert list_corners(55, 96) == [(2, 2)]
     assert list_corners(56, 116) == [(2, 2), (2, 22), (22, 2), (22, 22)]
-
-
-def test_images_of_16_bits_are_rounded_to_8(tmp_path: Path) -> None:
-    left, right = views(SMALL)
-    for side, view in (("L", left), ("R", right)):
-        deep = view.astype(np.uint32) * 257 + 128  # the half grey level above
-        (tmp_path / f"a_{side}.png").write_bytes(encode_png(np.minimum(deep, 65535).astype(np.uint16)))
-    pair = Pair("x", "a", ImageLocation(tmp_path / "a_L.png"), ImageLocation(tmp_path / "a_R.png"))
-    np.testing.assert_array_equal(read_views(pair, 2).high[:, 0], left[:100, :240])
 
 
 def test_views_of_two_sizes_are_refused_with_both_named(tmp_path: Path) -> None:

@@ -22,11 +22,11 @@ DOWN, TURNED = 2.4, 0.4
 LAYOUTS: list[Literal["cross", "parallel"]] = ["cross", "parallel"]
 
 
-def stereogram(layout: str, down: float = 0.0, degrees: float = 0.0, borders: bool = True) -> np.ndarray:
+def stereogram(layout: str, down: float = 0.0, degrees: float = 0.0) -> np.ndarray:
     left, right, _ = layered_pair(seed=7)
     right = moved(right, down, degrees)
     views = [left[8:-8, PLANE + 8 : -8], right[8:-8, 8 : -PLANE - 8]]
-    return side_by_side(*(views if layout == "parallel" else views[::-1]), borders=borders)
+    return side_by_side(*(views if layout == "parallel" else views[::-1]))
 
 
 @cache
@@ -59,10 +59,9 @@ def test_the_views_come_out_in_the_right_order(layout: Literal["cross", "paralle
     np.testing.assert_array_equal(result.left, source[np.rint(y).astype(int), np.rint(x).astype(int)])
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_smallest_disparity_of_a_close_shot_is_40(layout: Literal["cross", "parallel"]) -> None:
-    result = rectified(layout)
-    (x, y), (right_x, _) = source_places(result, layout)
+def test_the_smallest_disparity_of_a_close_shot_is_40() -> None:
+    result = rectified("cross")
+    (x, y), (right_x, _) = source_places(result, "cross")
     disparity = layered_pair(seed=7)[2][np.rint(y).astype(int), np.rint(x).astype(int)]
     finished = disparity + (right_x - x)[0, 0]
     assert result.infinity == "no"
@@ -72,8 +71,8 @@ def test_the_smallest_disparity_of_a_close_shot_is_40(layout: Literal["cross", "
     assert result.shift == 40 - 8 + PLANE
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_vertical_offset_and_a_rotation_are_undone(layout: Literal["cross", "parallel"]) -> None:
+def test_a_vertical_offset_and_a_rotation_are_undone() -> None:
+    layout = "parallel"
     result = rectified(layout, DOWN, TURNED)
     assert result.layout == layout
     assert result.vertical_offset == pytest.approx(DOWN, abs=0.3)
@@ -98,43 +97,14 @@ def test_both_sides_are_multiples_of_12_and_no_border_is_left() -> None:
             assert min(edge.mean() for edge in edges) > 20
 
 
-def test_the_maps_name_the_place_of_every_pixel() -> None:
-    picture = stereogram("parallel")
-    result = rectified("parallel")
-    for view, matrix in ((result.left, result.left_map), (result.right, result.right_map)):
-        x, y = (matrix @ [50, 60, 1]).astype(int)
-        np.testing.assert_array_equal(view[60, 50], picture[y, x])
-
-
-def test_the_same_image_gives_the_same_pair() -> None:
-    again = rectify_stereogram(stereogram("cross", DOWN, TURNED), infinity="no")
-    assert isinstance(again, RectifiedPair)
-    np.testing.assert_array_equal(again.left, rectified("cross", DOWN, TURNED).left)
-    np.testing.assert_array_equal(again.right, rectified("cross", DOWN, TURNED).right)
-
-
-def test_16_bits_stay_16_bits() -> None:
-    deep = rectify_stereogram(stereogram("cross").astype(np.uint16) * 257, infinity="no")
-    assert isinstance(deep, RectifiedPair)
-    assert deep.left.dtype == np.uint16
-    np.testing.assert_array_equal(deep.left, rectified("cross").left.astype(np.uint16) * 257)
-
-
-def test_a_layout_that_is_given_is_believed() -> None:
-    exchanged = rectify_stereogram(stereogram("parallel"), layout="cross", infinity="no")
-    assert isinstance(exchanged, RectifiedPair)
-    assert (exchanged.layout, exchanged.certainty) == ("cross", 1.0)
-
-
-def test_what_is_infinitely_far_gets_no_disparity() -> None:
-    far = rectify_stereogram(stereogram("parallel"), infinity="yes")
-    assert isinstance(far, RectifiedPair)
-    assert far.smallest_disparity == pytest.approx(0, abs=1)
-
-
-def test_a_image_without_borders_is_split_too() -> None:
-    result = rectify_stereogram(stereogram("cross", borders=False), infinity="no")
-    assert result.layout == "cross"
+def test_16_bits_stay_and_a_stated_layout_is_used_as_is_infinity() -> None:
+    picture = stereogram("parallel").astype(np.uint16) * 257
+    result = rectify_stereogram(picture, layout="cross", infinity="yes")
+    assert (result.layout, result.certainty) == ("cross", 1.0)
+    assert result.smallest_disparity == pytest.approx(0, abs=1)
+    assert result.left.dtype == np.uint16
+    x, y = (result.left_map @ [50, 60, 1]).astype(int)  # the map names the place of every pixel
+    np.testing.assert_array_equal(result.left[60, 50], picture[y, x])
 
 
 def outdoors(sky: tuple[int, int, int], rows: int = 20) -> np.ndarray:

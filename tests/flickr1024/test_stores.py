@@ -56,21 +56,12 @@ def test_a_store_holds_the_patches_of_the_authors_script(published: Path, store:
     assert index.sources() == {"flickr1024": {"pairs": 3, "patches": 8}}
     source = open_data(f"flickr1024:{published.parent}/out")
     assert source.names == tuple(f"{number:06d}" for number in range(1, 9))
+    source.load(0)  # what is open stays behind
+    source = pickle.loads(pickle.dumps(source))
     for made, authors in zip(pixels_of(source), wanted(published), strict=True):
         for ours, theirs in zip(made, authors, strict=True):
             assert ours.dtype == np.uint8
             np.testing.assert_array_equal(ours, theirs)
-
-
-def test_folders_are_the_authors_tree_and_nothing_else(published: Path) -> None:
-    prepare_store(published, "folders")
-    root = published.parent / "out" / "patches_x2"
-    assert sorted(path.name for path in root.iterdir()) == [f"{number:06d}" for number in range(1, 9)]
-    for folder, parts in zip(sorted(root.iterdir()), wanted(published), strict=True):
-        names = ("hr0.png", "hr1.png", "lr0.png", "lr1.png")
-        assert sorted(path.name for path in folder.iterdir()) == sorted(names)
-        for name, pixels in zip(names, parts, strict=True):
-            np.testing.assert_array_equal(np.asarray(Image.open(folder / name)), pixels)
 
 
 def test_the_packed_pixels_can_be_opened_with_numpy_alone(published: Path) -> None:
@@ -92,30 +83,9 @@ def test_the_manifest_says_where_each_patch_is_from_and_is_the_same_for_both(pub
     assert (out / "patches_x2.csv").read_bytes() == (out / "x2/manifest.csv").read_bytes()
     rows = list(csv.DictReader((out / "patches_x2.csv").read_text().splitlines()))
     assert [row["patch"] for row in rows] == [f"{number:06d}" for number in range(1, 9)]
-    assert rows[4] | {"sha256": ""} == {
-        "patch": "000005",
-        "source": "flickr1024",
-        "picture": "0001",
-        "row": "22",
-        "column": "22",
-        "height": "30",
-        "width": "90",
-        "sha256": "",
-    }
+    place = {"source": "flickr1024", "picture": "0001", "row": "22", "column": "22"}
+    assert rows[4].items() >= {"patch": "000005", **place, "height": "30", "width": "90"}.items()
     assert len({row["sha256"] for row in rows}) == 8
-
-
-@both_stores
-def test_a_source_can_be_pickled_and_cut_short(published: Path, store: StoreName) -> None:
-    prepare_store(published, store)
-    source = open_data(f"flickr1024:{published.parent}/out?first=7")
-    assert len(source) == len(source.files) == 7
-    source.load(0)  # what is open stays behind
-    data = pickle.dumps(source)
-    assert len(data) < 5000
-    copy = pickle.loads(data)
-    assert copy.names == source.names
-    np.testing.assert_array_equal(copy.load(6).left, source.load(6).left)
 
 
 @both_stores
@@ -171,9 +141,6 @@ def test_damaged_stores_are_named(published: Path) -> None:
     (folder / "index.json").write_text(json.dumps(index))
     with pytest.raises(InputError, match=r"pixels\.npy is damaged: .*index\.json"):
         open_data(f"flickr1024:{folder}").load(0)
-    (folder / "index.json").write_text("{")
-    with pytest.raises(InputError, match=r"index\.json is damaged"):
-        open_data(f"flickr1024:{folder}")
     (folder / "index.json").unlink()
     with pytest.raises(InputError, match=r"index\.json is missing"):
         open_data(f"flickr1024:{folder}")
@@ -193,6 +160,8 @@ def test_the_authors_own_tree_is_read_without_a_manifest(published: Path) -> Non
     out = published.parent / "out"
     (out / "patches_x2.csv").unlink()
     (out / "patches_x2.json").unlink()
+    names = ["hr0.png", "hr1.png", "lr0.png", "lr1.png"]
+    assert sorted(path.name for path in (out / "patches_x2/000001").iterdir()) == names
     source = open_data(f"flickr1024:{out}")
     assert len(source) == 8
     assert len(source.absent) == 1

@@ -39,13 +39,10 @@ def as_jpeg(pixels: np.ndarray, **how: object) -> RgbImage:
     return read_image(file.getvalue())
 
 
-@pytest.mark.parametrize("quality", [10, 49, 50, 75, 90, 95, 98])
-@pytest.mark.parametrize("how", [{}, {"subsampling": 0}, {"progressive": True}])
-def test_the_quality_of_a_jpeg_is_read_off_its_tables(
-    clean: np.ndarray, quality: int, how: dict[str, object]
-) -> None:
-    assert as_jpeg(clean, quality=quality, **how).jpeg_quality == quality
-    grey = as_jpeg(clean[..., 0], quality=quality, **how)
+@pytest.mark.parametrize("quality", [10, 50, 75, 98])
+def test_the_quality_of_a_jpeg_is_read_off_its_tables(clean: np.ndarray, quality: int) -> None:
+    assert as_jpeg(clean, quality=quality, progressive=True).jpeg_quality == quality
+    grey = as_jpeg(clean[..., 0], quality=quality)
     assert (grey.jpeg_quality, read_image(SAMPLE).jpeg_quality) == (quality, None)
     assert detect_camera_fault(grey) == (f"JPEG quality {quality}" if quality < 95 else None)
 
@@ -55,7 +52,7 @@ def test_tables_of_a_camera_s_own_are_near_a_quality(clean: np.ndarray) -> None:
     assert 92 <= (as_jpeg(clean, qtables=own).jpeg_quality or 0) <= 97
 
 
-@pytest.mark.parametrize("quality", [40, 60, 75, 85, 90])
+@pytest.mark.parametrize("quality", [40, 75, 90])
 def test_the_pixels_of_a_jpeg_tell_its_quality_in_any_file(clean: np.ndarray, quality: int) -> None:
     decoded = as_jpeg(clean, quality=quality).pixels
     assert detect_jpeg_quality(decoded) == quality
@@ -82,7 +79,7 @@ def test_other_images_have_no_traces_of_jpeg(clean: np.ndarray) -> None:
         assert detect_jpeg_quality(picture) is None
 
 
-@pytest.mark.parametrize("deviation", [6, 10, 16])
+@pytest.mark.parametrize("deviation", [6, 16])
 def test_noise_is_estimated(clean: np.ndarray, deviation: int) -> None:
     noisy = Degradation(noise=deviation)(clean, np.random.default_rng(3))
     assert measure_noise(noisy) == pytest.approx(deviation, rel=0.25)
@@ -139,13 +136,6 @@ def test_an_unsharp_mask_undoes_a_blur(clean: np.ndarray) -> None:
     whole = SHARPENING((soft / 255).astype(np.float32))
     assert 0 <= whole.min() < whole.max() <= 1
     assert np.abs(255 * whole - SHARPENING(soft)).max() <= 2
-
-
-def test_bare_images_bear_less_noise(clean: np.ndarray) -> None:
-    bare = clean.copy()
-    bare[:, 120:] = 120
-    noisy, phone = (CAMERAS[kind](bare, np.random.default_rng(0)) for kind in ("noise3", "phone"))
-    assert [fault and fault.most for fault in map(find_matching_fault, (bare, noisy, phone))] == [None, 1, 1]
 
 
 def test_good_images_have_no_limit(clean: np.ndarray) -> None:

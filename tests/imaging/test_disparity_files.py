@@ -18,7 +18,6 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.suffixes import (
     CONFIDENCE_SUFFIXES,
     DISPARITY_INPUT_SUFFIXES,
-    DISPARITY_SUFFIXES,
     TABLE_SUFFIXES,
 )
 from pamcli.imaging.disparity_files import encode_confidence, encode_depth, encode_disparity, read_disparity
@@ -40,27 +39,10 @@ def written(folder: Path, disparity: np.ndarray, suffix: str) -> Path:
     return saved(folder, f"disp{suffix}", encode_disparity(disparity, suffix).data)
 
 
-def unknown_as_nan(disparity: np.ndarray) -> np.ndarray:
-    return np.where(np.isfinite(disparity), disparity, np.float32(np.nan))
-
-
 def saved(folder: Path, name: str, data: bytes) -> Path:
     path = folder / name
     path.write_bytes(data)
     return path
-
-
-@pytest.mark.parametrize("suffix", [*DISPARITY_SUFFIXES, ".PFM"])
-def test_round_trip(tmp_path: Path, suffix: str) -> None:
-    path = written(tmp_path, example(), suffix)
-    again = read_disparity(path)
-    assert again.dtype == np.float32
-    expected = unknown_as_nan(example())
-    if suffix == ".png":
-        expected = np.round(expected * 256) / 256
-    np.testing.assert_array_equal(again, expected)
-    if suffix == ".npy":
-        np.testing.assert_array_equal(np.load(path, allow_pickle=False), expected)
 
 
 @pytest.mark.parametrize("suffix", [".pfm", ".png", ".tif"])
@@ -92,14 +74,9 @@ def test_the_bytes_of_a_pfm() -> None:
 @pytest.mark.parametrize(
     "header",
     [
-        b"Pf\n3 2\n-1.0\n",
-        b"Pf 3 2 -1\n",
-        b"Pf\n3\n2\n-1.000000\n",
         b"Pf\t3 \n 2\t\t-0.5 ",
         b"Pf\r\n3 2\r\n-1.0\r\n",
-        b"Pf\n3 2\n-3e2\n",
         b"Pf\n3 2\n1.0\n",
-        b"Pf 3 2 255 ",
     ],
 )
 @pytest.mark.parametrize("first", [1.0, struct.unpack("<f", b"\n\n\n\n")[0]])
@@ -122,7 +99,7 @@ def test_the_numbers_of_a_png() -> None:
         assert encode_disparity(np.full((2, 2), 1000, np.float32), suffix).saturated == 0
 
 
-@pytest.mark.parametrize("dtype", ["<f2", "<f4", ">f4", "<f8", ">f8"])
+@pytest.mark.parametrize("dtype", ["<f2", ">f4", "<f8"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_every_kind_of_float_in_npy(tmp_path: Path, dtype: str, order: str) -> None:
     array = np.array(
@@ -193,11 +170,6 @@ def npy_header(shape: str) -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
 
 
-def test_an_npy_header_from_python_2(tmp_path: Path) -> None:
-    data = npy_header("(1L, 2L)") + struct.pack("<2f", 3, 4)
-    assert read_disparity(saved(tmp_path, "a.npy", data)).tolist() == [[3, 4]]
-
-
 def test_objects_are_refused_and_never_unpickled(tmp_path: Path) -> None:
     class Trap:
         def __reduce__(self) -> tuple[object, ...]:
@@ -220,58 +192,43 @@ def test_tiff_of_other_writers(tmp_path: Path, options: dict[str, object]) -> No
 # --- what is refused ------------------------------------------------------------------------------------
 
 NO_PFM = [
-    *(b"PF\n1 1\n-1\n", b"Pf4\n1 1\n-1\n", b"\x89PNG\r\n\x1a\n", b"Pf\n# hello\n2 1\n-1\n"),
-    *(b"Pf\n%b\n-1\n" % size for size in (b"0 1", b"-2 1", b"1.5 1", b"2 0", b"2 x", b"9" * 5000 + b" 1")),
-    *(b"Pf\n2 1\n%b\n" % scale for scale in (b"nan", b"0.0", b"-inf", b"1e999", b"little", b" ")),
-    *(b"Pf", b"Pf\n2"),
+    *(b"PF\n1 1\n-1\n", b"\x89PNG\r\n\x1a\n", b"Pf\n2"),
+    *(b"Pf\n%b\n-1\n" % size for size in (b"0 1", b"-2 1", b"1.5 1", b"9" * 5000 + b" 1")),
+    *(b"Pf\n2 1\n%b\n" % scale for scale in (b"nan", b"0.0", b"1e999", b"little")),
 ]
 PFM = encode_disparity(example(), ".pfm").data
 COLOURS = cv2.imencode(".png", np.zeros((3, 4, 3), np.uint16))[1].tobytes()
 REFUSED: list[tuple[str, bytes, str]] = [
     *(("a.pfm", header, "a.pfm is not a grey PFM: expected Pf WIDTH ") for header in NO_PFM),
-    ("a.pfm", b"Pf\n2 1\n-1", "is damaged"),
     ("a.pfm", b"Pf\n2 1\n-1\n" + bytes(7), "is damaged"),
     ("a.pfm", b"Pf\n2 1\n-1\n" + bytes(9), "is damaged"),
-    ("a.pfm", b"Pf\n2 1\n-1\n" + bytes(10), "is damaged"),
-    ("a.pfm", b"Pf\n2 1\n-1\n\n" + bytes(8), "is damaged"),
     ("a.pfm", b"Pf\n100000 4000\n-1\n" + bytes(8), "is damaged"),
     ("a.pfm", b"Pf\n100000 100000\n-1\n" + bytes(8), "limit"),
     ("a.png", pillow_bytes(Image.new("L", (4, 3)), "PNG"), "holds uint8 numbers"),
-    ("a.png", pillow_bytes(Image.new("1", (4, 3)), "PNG"), "holds uint8"),
-    ("a.png", pillow_bytes(Image.new("P", (4, 3)), "PNG"), "3 channels"),
-    ("a.png", pillow_bytes(Image.new("RGB", (4, 3)), "PNG"), "3 channels"),
     ("a.png", COLOURS, "3 channels"),
     ("a.png", claim_png(100_000, 100_000, 16, 0), "over the limit"),
-    ("a.npy", npy_bytes(np.zeros((2, 3), np.uint16)), "uint16"),
     ("a.npy", npy_bytes(np.zeros((2, 3), np.complex64)), "complex64"),
-    ("a.npy", npy_bytes(np.zeros(6, np.float32)), "shape (6,)"),
     ("a.npy", npy_bytes(np.zeros((2, 3, 2), np.float32)), "shape (2, 3, 2)"),
     ("a.npz", npz_bytes(a=np.zeros((2, 3)), b=np.zeros(2)), "must hold one array, but holds 2 (a, b)"),
     ("a.npz", npz_bytes(a=np.zeros((2, 3)))[:-30], "is damaged"),
-    ("a.npz", npz_bytes(a=np.zeros((9000, 9000), np.uint8)), "holds uint8 numbers"),
     ("a.pgm", b"P5 3 2 255\n" + bytes(6), "holds uint8 numbers"),
-    ("a.pgm", b"P5 3 2 65535\n" + bytes(12), "holds uint16 numbers"),
     ("a.pgm", b"P5 3 2 255\n" + bytes(5), "is damaged: the header states 6 bytes of data, found 5"),
     ("a.pgm", b"P5 3 2 255\n" + bytes(7), "found more"),
     ("a.pgm", b"P2 3 2 255\n1 2 3", "is damaged"),
     ("a.pgm", b"P5 x", "must be a PGM"),
     ("a.pgm", b"P5 99999 99999 255\n", "over the limit"),
     ("a.csv", b"x,y\n1,2\n", "is not a table of numbers"),
-    ("a.csv", b"1.5,2\n3\n", "is not a table of numbers"),
     ("a.txt", b"1.5\n2.5\n3.5\n", "holds 3 numbers in a single row or column"),
     ("a.txt", b"1 2\n3 4\n", "holds int64 numbers of unknown scale"),
     ("a.txt", b"\xff\xfe1", "is not a table of numbers"),
     ("a.png", flow_png(vertical=5), "optical flow with vertical motion"),
     ("a.exr", b"v/1\x01" + bytes(20), "is damaged"),
     ("a.npy", npy_bytes(np.zeros((0, 3), np.float32)), "no pixels"),
-    ("a.npy", npy_bytes(np.zeros((2, 3), np.dtype([("d", "<f4")]))), "holds numbers"),
     ("a.npy", npy_bytes(np.zeros((2, 3), np.float32)) + b"\0", "is damaged"),
     ("a.npy", npy_header("(100000, 100000)") + bytes(8), "over the limit"),
     ("a.tif", tiff_bytes(np.zeros((8, 9), np.uint16), photometric="minisblack"), "holds uint16"),
-    ("a.tif", tiff_bytes(np.zeros((8, 9), np.uint8), photometric="minisblack"), "holds uint8"),
     ("a.tif", tiff_bytes(np.zeros((8, 9, 3), np.float32), photometric="rgb"), "3 channels"),
     ("a.png", PFM, "is not a PNG"),
-    ("a.npy", PFM, "is not a NumPy .npy file"),
     ("a.tif", PFM, "is not a TIFF"),
     *((f"a{suffix}", b"", "is empty") for suffix in (*DISPARITY_INPUT_SUFFIXES, *TABLE_SUFFIXES)),
 ]
@@ -287,7 +244,7 @@ def test_what_is_no_disparity_map(tmp_path: Path, name: str, data: bytes, said: 
 
 
 @pytest.mark.parametrize("suffix", [".png", ".npy", ".tif"])
-@pytest.mark.parametrize("cut", [-1, 300, 100, 20, 7])
+@pytest.mark.parametrize("cut", [-1, 100, 7])
 def test_cut_short(suffix: str, cut: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     disparity = np.random.default_rng(3).random((40, 50)).astype(np.float32)
     data = encode_disparity(disparity, suffix).data

@@ -12,9 +12,7 @@ from pamcli.errors import InputError, UsageError
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.disparity_units import (
     find_unit_problem,
-    measure_scale_factor,
     read_disparity_file,
-    round_to_known_unit,
 )
 
 MAP = np.add.outer(np.linspace(20, 40, 60), np.linspace(0, 20, 80)).astype(np.float32)
@@ -100,14 +98,3 @@ def test_which_values_are_markers(tmp_path: Path) -> None:
 def test_implausible_values_name_the_likely_unit(disparity: np.ndarray, read: float, hint: str) -> None:
     assert hint in (find_unit_problem(disparity, read) or "")
     assert find_unit_problem(MAP, read) is None
-
-
-def test_constant_factors() -> None:
-    noisy = MAP * np.random.default_rng(0).normal(1, 0.05, MAP.shape).astype(np.float32)
-    for factor in (0.25, 4, 100 / 256):
-        assert measure_scale_factor(noisy * factor, MAP) == pytest.approx(factor, rel=0.02)
-    assert round_to_known_unit(256 * 0.251) == 64
-    assert round_to_known_unit(-1.02) == -1
-    other = np.random.default_rng(1).uniform(0, 200, MAP.shape).astype(np.float32)
-    assert measure_scale_factor(other, MAP) is None
-    assert measure_scale_factor(MAP * 1.3, MAP) is None

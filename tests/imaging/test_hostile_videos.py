@@ -40,13 +40,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["left.avi", "left.mkv", "left.mov"])
-def test_a_title_in_another_encoding_means_nothing(name: str) -> None:
-    jpeg_packets(Path(name), [(32, 48)] * 2, title="CafE")
-    data = Path(name).read_bytes()
-    assert b"CafE" in data
-    Path(name).write_bytes(data.replace(b"CafE", b"Caf\xe9"))
-    video = Video(Path(name))
+def test_a_title_in_another_encoding_means_nothing() -> None:
+    path = Path("left.avi")
+    jpeg_packets(path, [(32, 48)] * 2, title="CafE")
+    path.write_bytes(path.read_bytes().replace(b"CafE", b"Caf\xe9"))
+    video = Video(path)
     assert (len(video.stamps), video.frame(1).pixels.shape) == (2, (32, 48, 3))
 
 

@@ -1,5 +1,8 @@
+"""Checks of a pair: exchanged, shifted, rotated or unrelated images, and pairs that are fine."""
+
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import cv2
@@ -81,45 +84,33 @@ def test_exchanged_views_are_found() -> None:
     assert "exchanged" in line
     assert "swap the two arguments" in line
     assert "`packed` rl" in line
-    left, right = scene(far=6, near=14, vertical=4)
-    assert len(advise(check_pair(right, left))) == 2
 
 
 def test_cameras_that_converge_are_no_exchange() -> None:
-    for order in (1, -1):
-        check = check_pair(*scene(far=-8, near=10)[::order])
-        assert check.matches >= 40
-        assert not check.is_exchanged
-        assert advise(check) == advise(check, min_disparity=-16) == []
-        (line,) = advise(check, min_disparity=0)
-        assert "matches have disparities below 0 px: use `min_disparity` -20 to search them" in line
+    check = check_pair(*scene(far=-8, near=10))
+    assert not check.is_exchanged
+    assert advise(check) == advise(check, min_disparity=-16) == []
+    (line,) = advise(check, min_disparity=0)
+    assert "matches have disparities below 0 px: use `min_disparity` -20 to search them" in line
 
 
-@pytest.mark.parametrize(("shift", "lowest", "share"), [(90, -90, "100 %"), (30, -30, "")])
-def test_a_pair_behind_the_stereo_window_is_no_exchange(
-    sample: tuple[Picture, Picture], shift: int, lowest: int, share: str
-) -> None:
+def test_a_pair_behind_the_stereo_window_is_no_exchange(sample: tuple[Picture, Picture]) -> None:
     """Which surface hides the other tells the order, whatever the sign of the disparities."""
-    left, right = sample[0][:, shift:], sample[1][:, :-shift]
-    check = check_pair(left, right)
+    check = check_pair(sample[0][:, 90:], sample[1][:, :-90])
     assert not check.is_exchanged
     (line,) = advise(check, 0)
-    assert line.startswith(f"the pair is shifted: {share}")
-    assert line.endswith(f"disparities below 0 px: use `min_disparity` {lowest} to search them")
-    assert advise(check, lowest) == advise(check) == []
+    assert line.startswith("the pair is shifted: 100 %")
+    assert line.endswith("disparities below 0 px: use `min_disparity` -90 to search them")
+    assert advise(check, -90) == advise(check) == []
     swapped = check_pair(sample[1][:, :-20], sample[0][:, 20:])
     assert swapped.is_exchanged
     assert "swap the two arguments" in advise(swapped, 0)[0]
 
 
-@pytest.mark.parametrize("lower", [6, 9, -9])
-def test_small_crops_whose_rows_disagree(sample: tuple[Picture, Picture], lower: int) -> None:
+def test_small_crops_whose_rows_disagree(sample: tuple[Picture, Picture]) -> None:
     left, right = sample
-    for x, y in ((200, 100), (420, 240)):
-        cut = left[y : y + 120, x : x + 200], right[y - lower : y - lower + 120, x : x + 200]
-        (line,) = advise(check_pair(*cut), 0)
-        assert f"{abs(lower)}." in line or f"{abs(lower) - 1}.9" in line
-        assert f"px {'lower' if lower > 0 else 'higher'} in the right image" in line
+    (line,) = advise(check_pair(left[100:220, 200:400], right[94:214, 200:400]), 0)
+    assert re.search(r"(6\.|5\.9).* px lower in the right image", line)
 
 
 def test_one_camera_above_the_other(sample: tuple[Picture, Picture]) -> None:
@@ -127,8 +118,6 @@ def test_one_camera_above_the_other(sample: tuple[Picture, Picture]) -> None:
     check = check_pair(upper, lower)
     assert check.upright
     assert "`vertical`" in advise(check, 0)[0]
-    turned = cv2.warpAffine(sample[1], cv2.getRotationMatrix2D((370, 250), 2, 1), (741, 500))
-    assert not check_pair(sample[0], turned).upright
 
 
 def test_vertical_offsets_are_measured_with_their_sign() -> None:
@@ -144,8 +133,7 @@ def test_vertical_offsets_are_measured_with_their_sign() -> None:
     turned[:, 120:] = np.roll(right, -3, axis=0)[:, 120:]
     check = check_pair(left, turned)  # the offsets cancel out
     assert check.vertical_error == pytest.approx(3, abs=0.3)
-    assert "rectify" in advise(check)[0]
-    assert "2.5 px above or below each other" in advise(PairCheck(40, 5.0, 0.1, 2.5))[0]
+    assert "px above or below each other" in advise(check)[0]
 
 
 def test_identical_images() -> None:
@@ -159,8 +147,7 @@ def test_identical_images() -> None:
     assert not check_pair(left, other).identical
 
 
-@pytest.mark.parametrize("size", [(1, 1), (8, 8), (16, 16), (16, 1200), (1200, 16), (11, 40)])
-@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize(("size", "flat"), [((1, 1), False), ((1200, 16), False), ((11, 40), True)])
 def test_small_and_flat_images_give_no_verdict(size: tuple[int, int], flat: bool) -> None:
     rng = np.random.default_rng(3)
     left, right = rng.integers(0, 256, (2, *size, 3), dtype=np.uint8)
@@ -179,58 +166,40 @@ def test_the_sample_pair(sample: tuple[Picture, Picture]) -> None:
     assert abs(good.vertical_offset) < 0.3
     (line,) = advise(check_pair(left, np.ascontiguousarray(right[::-1, ::-1])))
     assert "different scenes" in line
-    swapped = check_pair(right, left)
-    assert swapped.is_exchanged
-    assert swapped.median_disparity < -20
     left3, right3 = (image.repeat(3, 0).repeat(3, 1) for image in sample)
     large = check_pair(left3[4:], right3[:-4])  # measured in pixels of the full size
     assert large.vertical_offset == pytest.approx(4, abs=1)
     assert 60 < large.median_disparity < 200
-    lower = check_pair(left[2:], right[:-2])
-    assert lower.vertical_offset == pytest.approx(2 + good.vertical_offset, abs=0.2)
-    assert lower.vertical_error > 1
 
 
-@pytest.mark.parametrize("x", [0, 300])
-def test_a_side_by_side_image_split_as_top_and_bottom(sample: tuple[Picture, Picture], x: int) -> None:
-    both = np.concatenate([view[:380, x : x + 434] for view in sample], axis=1)
+def test_a_side_by_side_image_split_as_top_and_bottom(sample: tuple[Picture, Picture]) -> None:
+    both = np.concatenate([view[:380, :434] for view in sample], axis=1)
     assert check_pair(both[:190], both[190:]).unrelated
     assert not check_pair(both[:190, :434], both[:190, 434:]).unrelated
 
 
-@pytest.mark.parametrize("blur", [6, 25])
-def test_images_with_few_details(sample: tuple[Picture, Picture], blur: int) -> None:
-    rng = np.random.default_rng(blur)
-    left, right, other = (
-        np.clip(cv2.GaussianBlur(view, (0, 0), blur) + rng.normal(0, 1.5, view.shape), 0, 255).astype(
-            np.uint8
-        )
-        for view in (*sample, np.ascontiguousarray(sample[1][::-1, ::-1]))
-    )
+def test_images_with_few_details(sample: tuple[Picture, Picture]) -> None:
+    rng = np.random.default_rng(0)
+    blurred = (cv2.GaussianBlur(view, (0, 0), 6) for view in (*sample, sample[1][::-1, ::-1].copy()))
+    noisy = (view + rng.normal(0, 1.5, view.shape) for view in blurred)
+    left, right, other = (view.clip(0, 255).astype(np.uint8) for view in noisy)
     assert not check_pair(left, right).unrelated
     assert check_pair(left, other).unrelated
     dim = [np.clip(view * 0.02 + 0.5, 0, 255).astype(np.uint8) for view in (left, other)]
     assert not check_pair(*dim).unrelated  # there is nothing to see
 
 
-@pytest.mark.parametrize(("nearest", "farthest", "lower"), [(0.55, 0.42, 2)])
-def test_very_near_scenes_are_pairs(nearest: float, farthest: float, lower: int) -> None:
+def test_very_near_scenes_are_pairs() -> None:
     """Disparities may exceed the reach of the usual search; the rows show that the images are a pair."""
     width, height = 320, 160
-    wide = texture(height, 3 * width)
     y, x = np.mgrid[:height, :width].astype(np.float32)
-    disparity = (farthest + (nearest - farthest) * y / height) * width
-    views = [
-        cv2.remap(wide, width + x + move, np.abs(y - down), cv2.INTER_CUBIC)
-        for move, down in ((0, 0), (disparity, lower))
-    ]
-    left, right = (np.repeat((view.clip(0, 1) * 255).astype(np.uint8)[..., None], 3, 2) for view in views)
-    check = check_pair(left, right)
+    disparity = (0.42 + 0.13 * y / height) * width
+    wide = (255 * texture(height, 3 * width)).astype(np.uint8)
+    left, right = (cv2.remap(wide, width + x + move, y, cv2.INTER_CUBIC) for move in (0, disparity))
+    check = check_pair(*(np.repeat(view[..., None], 3, 2) for view in (left, right)))
     assert not check.unrelated
     assert check.matches >= ENOUGH_MATCHES
-    assert np.quantile(check.disparity, 0.1) > 0.8 * farthest * width
-    assert [f"matches lie {lower}.0 px lower" in line for line in advise(check, 0)] == [True] * bool(lower)
-    assert check_pair(left, np.ascontiguousarray(right[::-1, ::-1])).unrelated
+    assert np.quantile(check.disparity, 0.1) > 0.3 * width
 
 
 def test_one_problem_does_not_hide_another() -> None:
