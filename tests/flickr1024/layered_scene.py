@@ -40,10 +40,8 @@ def texture(rng: np.random.Generator, shape: tuple[int, int], level: int) -> Col
     return np.asarray(small.resize((shape[1], shape[0]), Image.Resampling.BICUBIC)).copy()
 
 
-def side_by_side(first: Colours, second: Colours, borders: bool = True, colour: int = 0) -> Colours:
-    """Both views in one image, with borders of unequal width all around them if wanted."""
-    if not borders:
-        return np.concatenate([first, second], axis=1)
+def side_by_side(first: Colours, second: Colours, colour: int = 0) -> Colours:
+    """Both views in one image, with borders of unequal width all around them."""
     height, width = first.shape[:2]
     page = np.full((height + 40, 2 * width + 60, 3), colour, first.dtype)
     page[12 : 12 + height, 23 : 23 + width] = first

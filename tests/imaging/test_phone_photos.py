@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import struct
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import numpy as np
 import photo_files as made
 import pytest
 import stereo_files
-from image_bytes import pillow_bytes
 from PIL import Image
 
 from pamcli.errors import InputError
@@ -184,19 +182,6 @@ def test_an_anaglyph_is_split_by_its_colours(views: tuple[np.ndarray, np.ndarray
     left, right = pair.left.pixels, pair.right.pixels
     assert abs(float(left.mean()) - right.mean()) < 2
     assert np.corrcoef(right[..., 1].ravel(), grey[1].ravel())[0, 1] > 0.99
-
-
-@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L"])
-def test_avif(mode: str, views: tuple[np.ndarray, np.ndarray]) -> None:
-    image = Image.fromarray(views[0]).convert(mode)
-    if mode == "RGBA":
-        image.putalpha(90)
-    data = pillow_bytes(image, "AVIF", icc_profile=b"profile")
-    read = read_image(data)
-    expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGBA"))
-    np.testing.assert_array_equal(read.pixels, expected[..., :3])
-    assert (read.alpha is not None) == (mode == "RGBA")
-    assert read.icc_profile == b"profile"
 
 
 def test_a_damaged_vr180_photo_is_one_line(tmp_path: Path) -> None:
