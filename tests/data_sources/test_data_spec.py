@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import source_trees
 from PIL import Image
 
 from pamcli.data.open import open_data, parse_data
@@ -73,14 +72,6 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="is not a folder"):
         open_data(f"kitti2015:{tmp_path / 'file'}")
-
-
-def test_the_first_samples_alone(tmp_path: Path) -> None:
-    for number in (10, 2, 1):
-        source_trees.pair(tmp_path / f"left/{number}.png", tmp_path / f"right/{number}.png")
-    source = open_data(f"pairs:{tmp_path}?first=2")
-    assert source.names == ("1", "2")
-    assert open_data(f"pairs:{tmp_path}?first=9").names == ("1", "2", "10")
 
 
 def test_pairs_of_a_list_are_those_of_pam_disparity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,14 +142,6 @@ def test_flat_noisy_darker_and_16_bit_images_are_no_fault() -> None:
         assert judge(Sample("x", left, right, disparity=sound.disparity)) is None
 
 
-def test_images_of_12_bits_are_stretched_before_the_test(tmp_path: Path) -> None:
-    wrong = with_truth(scene(), disparity_of_another_pair())
-    dark = [replace(wrong, left=wrong.left * np.uint16(16), right=wrong.right * np.uint16(16))]
-    source = stored(tmp_path, *dark)
-    assert source.load(0).left.max() == 65535
-    assert judge(source.load(0)) is not None
-
-
 def test_ground_truth_in_another_unit_is_an_error_before_training(tmp_path: Path) -> None:
     flat = np.full((HEIGHT, WIDTH, 3), 90, np.uint8)  # cannot be tested
     samples = [*map(scene, range(3)), replace(scene(), left=flat, right=flat)]

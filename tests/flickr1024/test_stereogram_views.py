@@ -46,13 +46,6 @@ def test_without_a_gap_the_views_are_parted_at_the_seam() -> None:
     assert boxes[0].size[1] >= 194
 
 
-def test_a_dark_sky_in_one_view_alone_does_not_make_the_views_unequal() -> None:
-    first, second = two_textures(height=200)
-    first[:20] = 0
-    boxes = find_views(side_by_side(first, second))
-    assert boxes[0].size == boxes[1].size
-
-
 @pytest.mark.parametrize(
     ("picture", "reason"),
     [

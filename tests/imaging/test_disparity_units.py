@@ -47,9 +47,8 @@ def test_units(tmp_path: Path, name: str, numbers: np.ndarray, scale: float | No
 
 
 def test_integers_that_do_not_say_their_unit_are_asked_for(tmp_path: Path) -> None:
-    for name, kind in (("a.npy", np.uint16), ("b.png", np.uint8), ("c.tif", np.uint16)):
-        with pytest.raises(InputError, match=r"of unknown scale .*`scale` N"):
-            read_disparity(stored(tmp_path / name, (MAP * 4).astype(kind)))
+    with pytest.raises(InputError, match=r"of unknown scale .*`scale` N"):
+        read_disparity(stored(tmp_path / "a.npy", (MAP * 4).astype(np.uint16)))
     for scale in (0, 1e300, 1e-300, float("nan")):
         with pytest.raises(UsageError, match="`scale`"):
             read_disparity(tmp_path / "a.npy", scale=scale)
