@@ -10,10 +10,10 @@ from pamcli.imaging.colormap import colorize, get_color_table
 
 
 def test_lightness_rises_and_no_colour_is_the_black_of_unknown() -> None:
-    lightness = get_color_table() @ [0.2126, 0.7152, 0.0722]
-    assert (np.diff(lightness) > 0).all()
-    assert 15 < lightness[0] < 80
-    assert lightness[-1] > 200
+    luminance = (get_color_table() / 255) ** 2.2 @ [0.2126, 0.7152, 0.0722]
+    assert (np.diff(luminance) > 0).all()
+    assert 0.01 < luminance[0] < 0.05
+    assert luminance[-1] > 0.75
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ def test_each_axis_has_its_own_scale_and_16_bits_their_own_levels() -> None:
     assert half.tolist() == MATLAB["1/2"]
     deep = imresize(MATRIX.astype(np.uint16) * 257, 1.5)
     assert deep.dtype == np.uint16
-    assert np.abs(deep - 257.0 * np.array(MATLAB["3/2"])).max() <= 257
+    off = deep - 257.0 * np.array(MATLAB["3/2"])  # which rounds to 8 bits in each of two passes
+    assert np.abs(off).max() <= 1.125 * 257
 
 
 def test_a_scale_rounds_the_size_up_and_stays_the_scale() -> None:
