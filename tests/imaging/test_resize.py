@@ -24,6 +24,8 @@ def test_gives_the_values_that_matlab_gives(scale: str) -> None:
 def test_each_axis_has_its_own_scale_and_16_bits_their_own_levels() -> None:
     half = imresize_to(imresize_to(MATRIX, 10, 4), 5, 4)
     assert half.tolist() == MATLAB["1/2"]
+    narrow_first = imresize_to(imresize_to(MATRIX, 5, 8), 5, 12)
+    assert np.array_equal(imresize_to(MATRIX, 5, 12), narrow_first)
     deep = imresize(MATRIX.astype(np.uint16) * 257, 1.5)
     assert deep.dtype == np.uint16
     off = deep - 257.0 * np.array(MATLAB["3/2"])  # which rounds to 8 bits in each of two passes
