@@ -14,9 +14,7 @@ import pamcli
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.images import RgbImage, write_image
 
-EMPTY = np.zeros((0, 4), np.float32)
 FLAT = np.zeros((2, 3), np.float32)
-SHAPE = "a disparity map must have shape (H, W) and floating-point numbers, got "
 IMAGE = "an image must be (H, W, 3) of uint8 or uint16, got "
 
 
@@ -27,7 +25,6 @@ IMAGE = "an image must be (H, W, 3) of uint8 or uint16, got "
         (pamcli.read_image, (b"",), "the data is empty"),
         (pamcli.read_disparity, (None,), "`path` must be str | pathlib.Path, got None"),
         (pamcli.read_disparity, ("a\0.npy",), "embedded null byte"),
-        (pamcli.read_disparity, ("empty.npy",), "empty.npy has no pixels: it is 4x0"),
         (pamcli.write_disparity, ("", FLAT), "is a folder"),
         (pamcli.write_disparity, ("a\0.npy", FLAT), "contains the character NUL"),
         (pamcli.write_disparity, ("d.png", [[1.0]]), "`disparity` must be numpy.ndarray, got [[1.0]]"),
@@ -38,14 +35,7 @@ IMAGE = "an image must be (H, W, 3) of uint8 or uint16, got "
     ],
 )
 def test_wrong_arguments_raise_one_line(
-    function: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    function: Callable[..., Any], arguments: tuple[Any, ...], message: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    np.save("empty.npy", EMPTY)
     with pytest.raises(pamcli.PamError, match=re.escape(message)):
         function(*arguments)
-    assert [path.name for path in tmp_path.iterdir()] == ["empty.npy"]

@@ -43,21 +43,6 @@ def flickering(disparity: np.ndarray, seed: int) -> np.ndarray:
     return disparity + cv2.resize(rough, (WIDTH, HEIGHT), interpolation=cv2.INTER_NEAREST)
 
 
-def sequence(frames: list[Pictures]) -> tuple[np.ndarray, np.ndarray]:
-    """What was found in each frame, and what became of it."""
-    found = [flickering(disparity, number) for number, (_, _, disparity) in enumerate(frames)]
-    fused = [found[0]]
-    for number in range(1, len(frames)):
-        left, right, _ = frames[number - 1]
-        before = PreviousFrame(left, right, fused[-1])
-        fused.append(fuse_frames(found[number], *frames[number][:2], before))
-    return np.array(found), np.array(fused)
-
-
-def jumping(maps: np.ndarray) -> float:
-    return float((np.ptp(maps, axis=0) > 1).mean())
-
-
 @pytest.mark.parametrize(
     "frames",
     [
@@ -69,12 +54,16 @@ def jumping(maps: np.ndarray) -> float:
     ids=["still", "thing", "camera", "nearer"],
 )
 def test_what_moves_is_not_late(frames: list[Pictures]) -> None:
-    found, fused = sequence(frames)
+    found = [flickering(disparity, number) for number, (_, _, disparity) in enumerate(frames)]
+    fused = found[:1]
+    for now, before, view in zip(found[1:], frames, frames[1:], strict=False):
+        fused.append(fuse_frames(now, *view[:2], PreviousFrame(*before[:2], fused[-1])))
     truth = np.array([disparity for _, _, disparity in frames])
-    wrong, steady_wrong = (np.abs(maps - truth)[1:] for maps in (found, fused))
+    wrong, steady_wrong = (np.abs(maps - truth)[1:] for maps in (np.array(found), np.array(fused)))
     assert steady_wrong.mean() < wrong.mean()
     assert (steady_wrong > 3).mean() <= (wrong > 3).mean() + 0.005
-    assert jumping(np.diff(fused - truth, axis=0)) < jumping(np.diff(found - truth, axis=0))
+    jumps, steady_jumps = (np.ptp(np.diff(maps - truth, axis=0), axis=0) > 1 for maps in (found, fused))
+    assert steady_jumps.mean() < jumps.mean()
 
 
 def test_what_is_unknown_or_of_another_size_changes_nothing() -> None:
