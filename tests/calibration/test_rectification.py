@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import cache
 
 import calibration_files as files
 import cv2
@@ -36,11 +35,6 @@ def photographs(rig: Rig) -> tuple[np.ndarray, np.ndarray]:
     return left, right
 
 
-@cache
-def photographs_of(fisheye: bool) -> tuple[np.ndarray, np.ndarray]:
-    return photographs(rig(fisheye=fisheye))
-
-
 def check_rows(views: tuple[np.ndarray, np.ndarray], found: Rectification) -> None:
     """Check that matches of rectified images are in the same rows, and tell the distance of the plane."""
     check = check_pair(found.left(views[0]), found.right(views[1]))
@@ -70,16 +64,12 @@ def test_points_go_where_the_calibration_says(alpha: float) -> None:
     np.testing.assert_allclose(depth, moved[:, 2], rtol=1e-5)
 
 
-def stated() -> Rig:
-    """A rig whose file rectifies otherwise than OpenCV would: other focal lengths, principal points apart."""
+def test_a_stated_rectification_follows_the_images_and_the_baseline() -> None:
     p1 = np.array([[410.0, 0, 300, 0], [0, 410, 230, 0], [0, 0, 1, 0]])
     p2 = p1.copy()
     p2[0, 2:] = 306, -410 * files.BASELINE
-    return replace(rig(), stated=Projections(p1, p2, (600, 450), rotations=(files.R1, files.R2)))
-
-
-def test_a_stated_rectification_follows_the_images_and_the_baseline() -> None:
-    cameras = stated().with_baseline(0.5).for_size(1280, 960)
+    stated = Projections(p1, p2, (600, 450), rotations=(files.R1, files.R2))
+    cameras = replace(rig(), stated=stated).with_baseline(0.5).for_size(1280, 960)
     calibration = cameras.compute_rectification().calibration
     assert calibration.baseline == pytest.approx(0.5)
     assert (calibration.focal_length, calibration.offset) == (820, 12)
@@ -163,7 +153,7 @@ def test_a_field_of_view_that_is_asked_for(fisheye: bool) -> None:
         assert found.calibration.field_of_view[0] == pytest.approx(degrees)
         assert found.calibration.baseline == pytest.approx(files.BASELINE)
         assert ((found.left(white) == 255).mean() > 0.999) == (degrees == 40)
-    check_rows(photographs_of(fisheye), cameras.compute_rectification(fov=40))
+    check_rows(photographs(cameras), cameras.compute_rectification(fov=40))
 
 
 def test_rays_are_the_way_back_from_pixels() -> None:

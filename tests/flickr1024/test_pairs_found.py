@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import source_trees
 from published import SMALL, archive, files, tree
 
 from pamcli.data.preparing import list_data_pairs
@@ -60,21 +61,12 @@ def test_a_place_without_pairs_says_what_was_expected(tmp_path: Path) -> None:
 
 
 def test_middlebury_is_halved_and_other_sets_are_not(tmp_path: Path) -> None:
-    for scene in ("Piano", "Pipes"):
-        for view in ("im0.png", "im1.png"):
-            (tmp_path / "midd" / scene).mkdir(parents=True, exist_ok=True)
-            (tmp_path / "midd" / scene / view).write_bytes(files({"a": SMALL})["a_L.png"])
-    tree(tmp_path / "set", {"a": SMALL})
-    for side, folder in (("L", "left"), ("R", "right")):
-        (tmp_path / "set" / folder).mkdir()
-        (tmp_path / "set" / f"a_{side}.png").rename(tmp_path / "set" / folder / "a.png")
-    scenes = list_data_pairs(f"middlebury:{tmp_path}/midd").pairs
-    assert [(str(pair), pair.halved) for pair in scenes] == [
-        ("middlebury/Piano", True),
-        ("middlebury/Pipes", True),
-    ]
-    (own,) = list_data_pairs(f"pairs:{tmp_path}/set").pairs
-    assert not own.halved
+    source_trees.middlebury(tmp_path / "midd")
+    source_trees.pairs(tmp_path / "set")
+    halved = list_data_pairs(f"middlebury:{tmp_path}/midd").pairs
+    assert [str(pair) for pair in halved] == ["middlebury/Adirondack-perfect", "middlebury/Piano-perfect"]
+    assert all(pair.halved for pair in halved)
+    assert not any(pair.halved for pair in list_data_pairs(f"pairs:{tmp_path}/set").pairs)
 
 
 def test_a_list_restricts_by_name_source_and_pattern(tmp_path: Path) -> None:
