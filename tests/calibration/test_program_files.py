@@ -165,10 +165,8 @@ def test_kitti_raw_and_odometry(read: Read) -> None:
     wide = read(example("kitti_raw.txt"), cameras=(0, 1))
     assert wide.rig.baseline == wide.rectified.baseline == pytest.approx(2 * files.BASELINE)
     assert wide.notes == []
-    stored, grey = (
-        read(example("kitti_odometry.txt")),
-        read(example("kitti_odometry.txt"), cameras=(0, 1)).rectified,
-    )
+    stored = read(example("kitti_odometry.txt"))
+    grey = read(example("kitti_odometry.txt"), cameras=(0, 1)).rectified
     assert stored.rig is None
     assert stored.rectified.baseline == pytest.approx(0.532331, abs=1e-6)
     assert grey.baseline == pytest.approx(0.537166, abs=1e-6)

@@ -76,7 +76,7 @@ def test_the_packed_pixels_can_be_opened_with_numpy_alone(published: Path) -> No
         np.testing.assert_array_equal(high[:, side], view[:height, :width])
 
 
-def test_the_manifest_says_where_each_patch_is_from_and_is_the_same_for_both(published: Path) -> None:
+def test_two_stores_side_by_side_have_one_manifest(published: Path) -> None:
     for store in STORES:
         prepare_store(published, store)
     out = published.parent / "out"
@@ -86,6 +86,9 @@ def test_the_manifest_says_where_each_patch_is_from_and_is_the_same_for_both(pub
     place = {"source": "flickr1024", "picture": "0001", "row": "22", "column": "22"}
     assert rows[4].items() >= {"patch": "000005", **place, "height": "30", "width": "90"}.items()
     assert len({row["sha256"] for row in rows}) == 8
+    with pytest.raises(UsageError, match="contains x2 and patches_x2"):
+        open_data(f"flickr1024:{out}")
+    assert len(open_data(f"flickr1024:{out}/x2")) == len(open_data(f"flickr1024:{out}/patches_x2")) == 8
 
 
 @both_stores
@@ -117,15 +120,6 @@ def test_the_whole_images_of_a_packed_store(published: Path) -> None:
     np.testing.assert_array_equal(sample.left, left[:122, :284])
     np.testing.assert_array_equal(sample.right, right[:122, :284])
     assert sample.low_left.shape == (61, 142, 3)
-
-
-def test_two_stores_side_by_side_must_be_told_apart(published: Path) -> None:
-    for store in STORES:
-        prepare_store(published, store)
-    out = published.parent / "out"
-    with pytest.raises(UsageError, match="contains x2 and patches_x2"):
-        open_data(f"flickr1024:{out}")
-    assert len(open_data(f"flickr1024:{out}/x2")) == len(open_data(f"flickr1024:{out}/patches_x2")) == 8
 
 
 def test_damaged_stores_are_named(published: Path) -> None:
