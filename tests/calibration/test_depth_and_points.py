@@ -73,7 +73,7 @@ def test_another_size_of_the_same_aspect(truth: np.ndarray) -> None:
     np.testing.assert_allclose(block, single, rtol=1e-4, atol=1e-5)
 
 
-def test_width_and_height_that_are_rounded_are_each_scaled_by_their_own() -> None:
+def test_rounded_width_and_height_have_their_own_scales() -> None:
     full = Calibration(100, 0.1, 3, (10, 20), (101, 51), 90, ndisp=64)
     half = full.for_size(50, 25)
     assert (half.focal_length, half.offset, half.ndisp) == pytest.approx((5000 / 101, 150 / 101, 3200 / 101))

@@ -210,7 +210,7 @@ def test_kalibr_with_a_camera_between_the_two(left: int, read: Read) -> None:
     check_rig(read(text, cameras=(left, 2 - left)))
 
 
-def test_parallel_kalibr_cameras_without_distortion_are_rectified(read: Read) -> None:
+def test_parallel_kalibr_cameras_are_rectified(read: Read) -> None:
     text = """cam0: {camera_model: pinhole, intrinsics: [500, 500, 320, 240], distortion_model: none,
   distortion_coeffs: [], resolution: [640, 480]}
 cam1: {camera_model: pinhole, intrinsics: [500, 500, 325, 240], distortion_model: none,

@@ -64,7 +64,7 @@ def test_points_go_where_the_calibration_says(alpha: float) -> None:
     np.testing.assert_allclose(depth, moved[:, 2], rtol=1e-5)
 
 
-def test_a_stated_rectification_follows_the_images_and_the_baseline() -> None:
+def test_a_stated_rectification_follows_size_and_baseline() -> None:
     p1 = np.array([[410.0, 0, 300, 0], [0, 410, 230, 0], [0, 0, 1, 0]])
     p2 = p1.copy()
     p2[0, 2:] = 306, -410 * files.BASELINE

@@ -24,7 +24,7 @@ def truth_of(files: Files) -> Path:
 
 
 @pytest.mark.parametrize("data", TREES)
-def test_a_tree_that_is_not_recognised_gets_one_line_of_what_was_expected(data: str, tmp_path: Path) -> None:
+def test_a_tree_that_is_not_recognised_gets_one_line(data: str, tmp_path: Path) -> None:
     picture(tmp_path / "holidays/0001.png")
     with pytest.raises(InputError, match=f"no pair of .* {data.partition('/')[0]}") as caught:
         opened(data, tmp_path)
@@ -56,7 +56,7 @@ def test_half_of_a_pair_is_named_and_left_out(data: str, tmp_path: Path) -> None
     assert source.absent == ()
 
 
-def test_ground_truth_of_a_format_that_is_not_known_is_an_error_when_pairs_are_listed(tmp_path: Path) -> None:
+def test_ground_truth_of_an_unknown_format_is_an_error(tmp_path: Path) -> None:
     for name in ("a.png", "b.png", "truth.docx"):
         (tmp_path / name).touch()
     (tmp_path / "list.tsv").write_text(
@@ -93,7 +93,7 @@ def test_a_damaged_ground_truth_is_an_error_that_names_the_file(data: str, tmp_p
 
 
 @pytest.mark.parametrize("data", TREES)
-def test_an_image_of_another_size_is_an_error_that_names_the_file(data: str, tmp_path: Path) -> None:
+def test_an_image_of_another_size_is_named(data: str, tmp_path: Path) -> None:
     TREES[data](tmp_path)
     source = opened(data, tmp_path)
     picture(source.files[0].right, size=(HEIGHT, WIDTH + 1))
@@ -110,7 +110,7 @@ def test_ground_truth_of_another_size(tmp_path: Path) -> None:
         source.load(0)
 
 
-def test_some_of_many_ground_truths_are_counted_and_the_first_are_named(tmp_path: Path) -> None:
+def test_missing_ground_truths_are_counted_and_named(tmp_path: Path) -> None:
     for number in range(12):
         source_trees.pair(tmp_path / f"left/{number}.png", tmp_path / f"right/{number}.png")
     source_trees.npy(tmp_path / "disparity/3.npy", [2])

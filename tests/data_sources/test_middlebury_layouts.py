@@ -52,7 +52,7 @@ def test_middlebury_evaluation_tree(tmp_path: Path) -> None:
         open_data(f"middlebury:{home}?size=F")
 
 
-def test_middlebury_has_the_ground_truth_of_the_full_size_beside_smaller_images(tmp_path: Path) -> None:
+def test_middlebury_has_full_size_truth_beside_smaller_images(tmp_path: Path) -> None:
     """The full size may be there without its images, as its archive of truths unpacks."""
     home = tmp_path / "MiddEval3"
     scene = home / "trainingQ/Adirondack"

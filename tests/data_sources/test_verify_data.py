@@ -134,7 +134,7 @@ def test_flat_noisy_darker_and_16_bit_images_are_no_fault() -> None:
         assert judge(Sample("x", left, right, disparity=sound.disparity)) is None
 
 
-def test_ground_truth_in_another_unit_is_an_error_before_training(tmp_path: Path) -> None:
+def test_ground_truth_in_another_unit_stops_training(tmp_path: Path) -> None:
     flat = np.full((HEIGHT, WIDTH, 3), 90, np.uint8)  # cannot be tested
     samples = [*map(scene, range(3)), replace(scene(), left=flat, right=flat)]
     source = stored(tmp_path, *samples)
@@ -146,7 +146,7 @@ def test_ground_truth_in_another_unit_is_an_error_before_training(tmp_path: Path
         check_before_training(open_data(source.spec.text))
 
 
-def test_ground_truth_of_other_pairs_is_a_warning_before_training(tmp_path: Path) -> None:
+def test_ground_truth_of_other_pairs_is_a_warning(tmp_path: Path) -> None:
     samples = [with_truth(scene(seed), disparity_of_another_pair()) for seed in range(3)]
     assert "pam dataset verify" in check_before_training(stored(tmp_path, *samples))
     assert check_before_training(stored(tmp_path, scene(0), scene(1), samples[2])) is None

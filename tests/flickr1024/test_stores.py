@@ -92,9 +92,7 @@ def test_two_stores_side_by_side_have_one_manifest(published: Path) -> None:
 
 
 @both_stores
-def test_verify_finds_nothing_on_a_whole_store_and_every_changed_patch(
-    published: Path, store: StoreName
-) -> None:
+def test_verify_finds_every_changed_patch_and_nothing_else(published: Path, store: StoreName) -> None:
     prepare_store(published, store)
     out = published.parent / "out"
     assert verify(open_data(f"flickr1024:{out}")) == []

@@ -20,9 +20,7 @@ def test_lightness_rises_and_no_colour_is_the_black_of_unknown() -> None:
     ("disparity", "entry"),
     [(10, 0), (20, 128), (30, 255), (-1, 0), (30.5, 255), (1e30, 255), (np.nan, None), (-np.inf, None)],
 )
-def test_disparities_are_clipped_to_the_range_and_unknown_is_black(
-    disparity: float, entry: int | None
-) -> None:
+def test_disparities_are_clipped_and_unknown_is_black(disparity: float, entry: int | None) -> None:
     colored = colorize(np.array([[disparity]], np.float32), 10, 30)
     assert (colored.dtype, colored.shape) == (np.uint8, (1, 1, 3))
     assert (colored == (0 if entry is None else get_color_table()[entry])).all()

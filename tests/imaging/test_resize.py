@@ -21,7 +21,7 @@ def test_gives_the_values_that_matlab_gives(scale: str) -> None:
     assert imresize(MATRIX, float(Fraction(scale))).tolist() == MATLAB[scale]
 
 
-def test_each_axis_has_its_own_scale_and_16_bits_their_own_levels() -> None:
+def test_each_axis_has_its_own_scale_and_16_bits_more_levels() -> None:
     half = imresize_to(imresize_to(MATRIX, 10, 4), 5, 4)
     assert half.tolist() == MATLAB["1/2"]
     narrow_first = imresize_to(imresize_to(MATRIX, 5, 8), 5, 12)
