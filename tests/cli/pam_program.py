@@ -81,6 +81,13 @@ def pam(command: str = "", *arguments: str | Path, stdin: bytes = b"") -> Run:
         return Run(code, _content(out), _content(err).decode())
 
 
+def succeed(command: str = "", *arguments: str | Path, stdin: bytes = b"") -> Run:
+    """Run `pam` as `pam` does, and assert that it ends with 0."""
+    run = pam(command, *arguments, stdin=stdin)
+    assert run.code == 0, run.stderr
+    return run
+
+
 def _content(file: IO[bytes]) -> bytes:
     file.seek(0)
     return file.read()

@@ -1,15 +1,17 @@
-"""Tests of the results of `pam disparity`: formats, unknown pixels, colours, search range."""
+"""Results of `pam disparity`: formats, unknown pixels, colours, and the resolution of matching."""
 
 from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from pam_program import Run, names, pam
-from PIL import Image
+from pam_program import Run, names, pam, refuse_all, succeed
+from PIL import Image, ImageFilter
+from video_files import write_video
 
 from pamcli.errors import OutputError
 from pamcli.files.atomic import write_atomically
@@ -17,10 +19,11 @@ from pamcli.imaging.colormap import colorize
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
 from pamcli.inference.matcher import EXTRAS, StereoMatcher, StereoResult
+from pamcli.registry.resolution import EFFORTS
 
 pytestmark = pytest.mark.usefixtures("remembering_networks")
 
-SUFFIXES = [".pfm", ".png", ".npy", ".tif"]
+SUFFIXES = [".pfm", ".png"]
 
 
 @pytest.fixture
@@ -30,12 +33,8 @@ def result(remembering_networks: None, views: tuple[np.ndarray, np.ndarray]) -> 
 
 
 def disparity(*arguments: str) -> Run:
-    run = pam("disparity", "left.png", "right.png", "--overwrite", "--device", "cpu", *arguments)
-    assert run.code == 0, run.stderr
+    run = succeed("disparity", "left.png", "right.png", "--overwrite", "--device", "cpu", *arguments)
     return run
-
-
-# --- numbers --------------------------------------------------------------------------------------------
 
 
 def test_results_are_those_of_the_python_interface(pair: Path, result: StereoResult) -> None:
@@ -72,42 +71,22 @@ def test_other_results_on_stdout(pair: Path, result: StereoResult) -> None:
     assert disparity("--color-map", "-", "--range", "shared").stdout == Path("c.png").read_bytes()
 
 
-# --- unknown pixels -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "conditions"),
-    [
-        (["--unknown", "occluded"], {"visible": True}),
-        (["--min-confidence", "0.5"], {"min_confidence": 0.5}),
-        (["--unknown", "occluded", "--min-confidence", "0.2"], {"visible": True, "min_confidence": 0.2}),
-    ],
-    ids=["occluded", "confidence", "both"],
-)
-def test_unknown_pixels(
-    pair: Path, result: StereoResult, options: list[str], conditions: dict[str, float]
-) -> None:
-    expected = result.disparity_where(**conditions)  # type: ignore[arg-type]
+def test_unknown_pixels(pair: Path, result: StereoResult) -> None:
+    expected = result.disparity_where(visible=True, min_confidence=0.2)
     unknown = np.isnan(expected)
     assert 0.02 < unknown.mean() < 0.98
-    disparity("-o", "d.pfm", "--color-map", "c.png", *options)
-    for suffix in SUFFIXES[1:]:
-        disparity("-o", f"d{suffix}", *options)
-
+    options = ["--unknown", "occluded", "--min-confidence", "0.2"]
+    disparity("-o", "d.pfm", "--color-map", "c.png", "--output-right", "r.pfm", *options)
+    assert np.array_equal(read_disparity(Path("d.pfm")), expected, equal_nan=True)
     raw = np.frombuffer(Path("d.pfm").read_bytes()[-4 * expected.size :], "<f4").reshape(expected.shape)[::-1]
     assert np.array_equal(np.isposinf(raw), unknown)
-    assert np.array_equal(np.asarray(Image.open("d.png")) == 0, unknown)
-    assert np.array_equal(np.isnan(np.load("d.npy")), unknown)
-    assert np.array_equal(np.isnan(np.asarray(Image.open("d.tif"))), unknown)
     assert np.array_equal((read_image(Path("c.png")).pixels == 0).all(axis=2), unknown)
-
-
-def test_unknown_pixels_are_of_the_left_view(pair: Path, result: StereoResult) -> None:
-    disparity("-o", "d.pfm", "--output-right", "r.pfm", "--unknown", "occluded")
-    assert np.isfinite(read_disparity(Path("r.pfm"))).all()
-
-
-# --- colours --------------------------------------------------------------------------------------------
+    assert np.isfinite(read_disparity(Path("r.pfm"))).all(), "unknown pixels are those of the left view"
+    disparity("-o", "d.png", *options)
+    assert np.array_equal(np.asarray(Image.open("d.png")) == 0, unknown)
+    disparity("-o", "d.npy", "--min-confidence", "0.5")
+    alone = result.disparity_where(min_confidence=0.5)
+    assert np.array_equal(np.load("d.npy"), alone, equal_nan=True)
 
 
 def test_colours_run_over_a_range_that_is_reported_where_it_does_not_suffice(
@@ -149,8 +128,7 @@ def test_one_range_for_the_whole_batch_or_one_for_each_pair(pair: Path) -> None:
         Path(f"{folder}/bad.png").write_bytes(b"")
         Image.open(picture).save(f"{folder}/near.png")
         Image.open(picture).resize((48, 32)).save(f"{folder}/small.png")
-    options = ["-o", "d/", "--color-map", "c/", "--range", "shared", "--device", "cpu"]
-    run = pam("disparity", "l", "r", *options)
+    run = pam("disparity l r -o d/ --color-map c/ --range shared --device cpu")
     assert run.code == 6
     assert run.lines == ["d/near.pfm", "c/near_color.png", "d/small.pfm", "c/small_color.png"]
     maps = {name: read_disparity(Path(f"d/{name}.pfm")) for name in ("near", "small")}
@@ -165,12 +143,11 @@ def test_one_range_for_the_whole_batch_or_one_for_each_pair(pair: Path) -> None:
         "2 ok, 1 failed",
     ]
     assert [name for name in os.listdir() if name.startswith("pam-")] == []
-    for share in ("", "--shard 3/3"):
-        run = pam(f"disparity l r --color-map own/ --device cpu --overwrite {share}")
-        assert "colour range" not in run.stderr
-        for name, values in maps.items():
-            own = colorize(values, *edges[name])
-            assert np.array_equal(np.asarray(Image.open(f"own/{name}_color.png")), own)
+    run = pam("disparity l r --color-map own/ --device cpu --overwrite")
+    assert "colour range" not in run.stderr
+    for name, values in maps.items():
+        own = colorize(values, *edges[name])
+        assert np.array_equal(np.asarray(Image.open(f"own/{name}_color.png")), own)
 
 
 def test_a_colour_map_that_cannot_be_written_fails_its_own_pair(
@@ -196,35 +173,6 @@ def test_a_colour_map_that_cannot_be_written_fails_its_own_pair(
     assert names("d") == ["1.pfm", "2.pfm", "3.pfm"]
 
 
-# --- the search -----------------------------------------------------------------------------------------
-
-
-def test_the_maximum_disparity_changes_the_result(pair: Path, result: StereoResult) -> None:
-    disparity("-o", "d16.npy", "--max-disparity", "16")
-    disparity("-o", "d9.npy", "--max-disparity", "9")  # rounded up to 16
-    disparity("-o", "none.npy", "--max-disparity", "none")
-    limited = np.load("d16.npy")
-    assert np.array_equal(np.load("d9.npy"), limited)
-    assert np.array_equal(np.load("none.npy"), result.disparity)
-    assert np.median(limited) < np.median(result.disparity) - 1
-
-
-def test_disparities_beyond_what_a_png_holds_are_reported(
-    pair: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def far(self: StereoMatcher, left: np.ndarray, right: np.ndarray, **options: object) -> StereoResult:
-        values = np.full(left.shape[:2], 255.0, np.float32)
-        values[0, :5] = 256
-        return StereoResult(values)
-
-    monkeypatch.setattr(StereoMatcher, "__call__", far)
-    run = disparity("-o", "d.png")
-    (line,) = run.complaints
-    assert line.startswith("warning: left.png: 5 pixels exceed 255.996 px")
-    assert np.asarray(Image.open("d.png"))[0, :6].tolist() == [65535] * 5 + [255 * 256]
-    assert disparity("-o", "d.pfm").stderr == ""
-
-
 def test_images_that_are_no_pair_are_warned_of(pair: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
     run = disparity("-o", "d.pfm", "--confidence", "c.tif")
@@ -233,3 +181,87 @@ def test_images_that_are_no_pair_are_warned_of(pair: Path) -> None:
     (line,) = disparity("-o", "d.pfm", "--confidence", "c.tif").complaints
     assert line.startswith("warning: left.png: only ")
     assert "may not be a pair" in line
+
+
+DISPARITY = ["disparity", "left.png", "right.png", "--device", "cpu", "-o", "d.npy"]
+
+
+@pytest.mark.usefixtures("pair")
+def test_large_images_are_matched_reduced_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EFFORTS, "normal", replace(EFFORTS["normal"], largest=48 * 32))
+    run = pam(*DISPARITY, "--jsonl")
+    (said,) = run.complaints
+    assert said.startswith("images of 96x64 px are matched at 48x32 px")
+    assert "--match-size 1 matches at full size" in said
+    (record,) = run.records
+    assert (record["width"], record["height"]) == (96, 64)
+    assert (record["matched_width"], record["matched_height"]) == (48, 32)
+    reduced = np.load("d.npy")
+    assert reduced.shape == (64, 96)
+    assert pam(*DISPARITY, "--overwrite", "--quiet").complaints == []
+    np.testing.assert_array_equal(np.load("d.npy"), reduced)
+    for size in ("48", "0.5"):
+        pam(*DISPARITY, "--overwrite", "--match-size", size)
+        np.testing.assert_array_equal(np.load("d.npy"), reduced)
+    as_they_are = pam(*DISPARITY, "--overwrite", "--match-size", "1", "--jsonl")
+    assert as_they_are.complaints == []
+    assert as_they_are.records[0]["matched_width"] == 96
+    assert 0 < np.abs(np.load("d.npy") - reduced).mean() < 4
+
+
+@pytest.fixture
+def faulty(pair: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blurred images of 96x64 px, which would be upscaled without blur."""
+    monkeypatch.setitem(EFFORTS, "normal", replace(EFFORTS["normal"], most=1.5))
+    for name in ("left.png", "right.png"):
+        Image.open(name).save(f"clean_{name}")
+        Image.open(name).filter(ImageFilter.GaussianBlur(2)).save(name)
+
+
+@pytest.mark.usefixtures("faulty")
+def test_blurred_images_are_not_upscaled_and_it_is_said() -> None:
+    run = pam(*DISPARITY, "--jsonl")
+    said = "images with blur are sharpened and not upscaled before matching (not with --match-size)"
+    assert run.complaints == [said]
+    assert run.records[0]["matched_width"] == 96
+    assert run.records[0]["input_shows"].startswith("blur (sharpness 0.")
+    run = pam(*DISPARITY, "--jsonl", "--overwrite", "--match-size", "1.5")
+    assert run.complaints == []
+    assert (run.records[0]["matched_width"], run.records[0]["input_shows"]) == (144, None)
+
+
+@pytest.mark.usefixtures("faulty")
+def test_the_first_frame_decides_for_a_video_each_pair_in_a_list() -> None:
+    Path("pairs.tsv").write_text("left.png\tright.png\ta.pfm\nclean_left.png\tclean_right.png\tb.pfm\n")
+    run = pam("disparity --pairs pairs.tsv --device cpu --jsonl")
+    assert [record["matched_width"] for record in run.records] == [96, 144]
+    pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
+    for side in ("left", "right"):
+        views = [np.asarray(Image.open(f"{name}{side}.png")) for name in ("clean_", "", "")]
+        write_video(Path(f"{side}.mkv"), views)
+    for shard in ("1/3", "2/3"):
+        run = pam(
+            "disparity", "left.mkv", "right.mkv", "-o", "f/", "--shard", shard, "--jsonl", "--device=cpu"
+        )
+        assert [record["matched_width"] for record in run.records] == [144], "as the clean first frame"
+
+
+@pytest.mark.usefixtures("pair")
+def test_an_effort_sets_the_matching_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EFFORTS, "fast", replace(EFFORTS["fast"], pixels=96, least=0.5))
+    for effort, width in (("fast", 48), ("best", 192)):
+        run = pam(*DISPARITY, "--overwrite", "--jsonl", "--effort", effort)
+        assert (run.code, run.records[0]["matched_width"]) == (0, width), run.stderr
+
+
+@pytest.mark.usefixtures("pair")
+def test_sizes_out_of_reach() -> None:
+    refuse_all("2 slow | 'slow' is not one of 'fast', 'normal', 'best'", *DISPARITY, "--effort")
+    table = """
+        2 1 --effort fast | cannot use both --effort and --match-size
+        2 0.01 | --match-size must be auto, a factor from 0.0625 to 4, or a width
+        2 17 | --match-size must be auto
+        2 inf | --match-size must be auto
+        2 400 | --match-size 400 px is more than 4 times the width of the images, 96 px
+    """
+    refuse_all(table, *DISPARITY, "--match-size")

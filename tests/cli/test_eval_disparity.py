@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import eval_trees
+import foreign_networks
 import numpy as np
 import pytest
-from pam_program import answer, pam, refuse, unchanged
+from pam_program import answer, pam, refuse, refuse_all, succeed, unchanged
 
 from pamcli.data.listing import resize_sample
 from pamcli.data.source import Sample
+from pamcli.errors import OutputError
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, Estimate
 from pamcli.evaluation.protocols import PROTOCOLS, DisparityProtocol
 from pamcli.evaluation.tables import flatten
@@ -27,17 +29,14 @@ KITTI = "kitti2015:kitti"
 NAMES = list(eval_trees.BOXES)
 
 
-def measure_network(
-    samples: list[Sample], *, kitti: bool = True, rounded: bool = False, **protocol: Any
-) -> DisparityMeter:
-    """What the network reaches on the samples, measured without the command; `rounded` as a PNG stores it."""
+def measure_network(samples: list[Sample], *, kitti: bool = True, **protocol: Any) -> DisparityMeter:
+    """What the network reaches on the samples, measured without the command."""
     found = DisparityMeter(DisparityProtocol(fill=kitti, **protocol))
     matcher = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32")
     for sample in samples:
         extras = {"confidence"} if sample.visible is None else {"confidence", "visible"}
         result = matcher(sample.left, sample.right, extras=extras)
-        disparity = np.round(256 * result.disparity) / np.float32(256) if rounded else result.disparity
-        found.add(sample, Estimate(disparity, visible=result.visible, confidence=result.confidence))
+        found.add(sample, Estimate(result.disparity, visible=result.visible, confidence=result.confidence))
     return found
 
 
@@ -66,9 +65,6 @@ def same(numbers: dict[str, Any], summary: DisparityMeter) -> None:
     assert numbers["region_images"] == {
         region: summary.image_counts[region] for region in summary.pooled_metrics
     }
-
-
-# --- of a network -------------------------------------------------------------------------------------------
 
 
 def test_figures_are_those_of_the_metrics(remembering_networks: None, kitti: Path) -> None:
@@ -109,17 +105,6 @@ def test_tables_hold_both_averages_and_what_was_measured(remembering_networks: N
     assert b"nan" not in run.stdout.lower()
 
 
-def test_several_sets_keep_their_own_figures(remembering_networks: None, kitti: Path, mine: Path) -> None:
-    found = answer(pam("eval", "disparity", "--data", KITTI, "--data", "pairs:mine", "--json"))
-    one, two = found["sets"]
-    same(one, measure_network(eval_trees.crops()))
-    same(two, measure_network(without_masks(), kitti=False))
-    assert two["data"] == "pairs"
-    assert not any("development kit" in note for note in two["notes"])
-    assert "noc" not in two["pooled"]
-    assert "visible-precision" not in two["pooled"]["all"]
-
-
 def test_cameras_have_a_row_each(kitti: Path, mine: Path) -> None:
     command = f"eval disparity --method opencv --data {KITTI} --data pairs:mine"
     run = pam(f"{command} --camera clean,noise8")
@@ -132,28 +117,27 @@ def test_cameras_have_a_row_each(kitti: Path, mine: Path) -> None:
     assert clean["image_means"] == plain[0]["image_means"]
     assert f"{clean['image_means']['all']['d1']:.2f}" == rows[0][1], "the mean of the images"
     assert noisy["image_means"]["all"]["epe"] != clean["image_means"]["all"]["epe"]
-
-
-def test_cameras_and_methods_share_a_table(mine: Path) -> None:
-    methods = "--method opencv --method again=opencv --data pairs:mine --data pairs:mine?first=1"
-    found = answer(pam(f"eval disparity {methods} --camera dark,jpeg75 --json"))
-    rows = found["comparison"]["methods"]
-    data = [f"pairs:mine{first}, {kind}" for first in ("", "?first=1") for kind in ("dark", "jpeg75")]
-    assert [row["data"] for row in rows] == [each for each in data for _ in range(2)]
-    assert rows[1]["differences"]["epe"]["mean"] == 0, "every method sees the same noise"
+    both = answer(pam(f"{command} --method again=opencv --camera noise8 --json"))["comparison"]["methods"]
+    assert both[1]["differences"]["epe"]["mean"] == 0, "every method sees the same noise"
 
 
 def test_first_takes_the_first_and_a_weight_is_for_training(
-    remembering_networks: None, made: dict[str, np.ndarray]
+    remembering_networks: None, made: dict[str, np.ndarray], mine: Path
 ) -> None:
-    found = answer(pam("eval disparity --json --data", f"{KITTI}?first=1"))
-    same(found["sets"][0], measure_network(eval_trees.crops()[:1]))
+    found = answer(pam(f"eval disparity --json --data {KITTI}?first=1 --data pairs:mine"))
+    one, two = found["sets"]
+    same(one, measure_network(eval_trees.crops()[:1]))
+    same(two, measure_network(without_masks(), kitti=False))
+    assert found["facts"]["data"] == f"{KITTI}?first=1 (1 pair), pairs:mine (2 pairs)"
+    assert not any("development kit" in note for note in two["notes"])
+    assert "noc" not in two["pooled"]
     faster = answer(pam("eval disparity --json --precision bf16 --data", f"{KITTI}?first=1"))
     assert faster["facts"]["device"] == "cpu, bf16"
-    assert found["facts"]["data"] == f"{KITTI}?first=1 (1 pair)"
     found = answer(pam("eval", "disparity", "--data", f"{KITTI}?weight=3", "--predictions", "made", "--json"))
     same(found["sets"][0], of_files(made))
     assert any("weight=3" in note for note in found["notes"])
+    assert (found["facts"]["predictions"], found["seconds_per_pair"]) == ("made", None)
+    assert "device" not in found["facts"]
 
 
 def test_max_gt_and_resize_say_what_they_change(remembering_networks: None, mine: Path) -> None:
@@ -165,11 +149,6 @@ def test_max_gt_and_resize_say_what_they_change(remembering_networks: None, mine
         found = answer(pam(f"eval disparity --data pairs:mine --json {option}"))
         same(found["sets"][0], expected)
         assert any(words in note for note in found["notes"])
-        everything = measure_network(without_masks(), kitti=False).pooled_metrics["all"]["pixels"]
-        assert 0 < found["sets"][0]["pooled"]["all"]["pixels"] < everything
-
-
-# --- by rules with names ------------------------------------------------------------------------------------
 
 
 def test_two_protocols_give_two_columns_of_the_same_files(made: dict[str, np.ndarray]) -> None:
@@ -204,30 +183,19 @@ def test_protocols_are_listed_with_their_sources() -> None:
     refuse(pam("eval", "protocols", "kiti"), 2, "kiti", "kitti")
 
 
-# --- files that are written ---------------------------------------------------------------------------------
-
-
-def test_rows_of_the_csv_are_the_images(made: dict[str, np.ndarray]) -> None:
-    run = pam(f"eval disparity --data {KITTI} --predictions made", "--per-image", "out/rows.csv")
-    assert (run.code, run.stderr) == (0, "")
-    with Path("out/rows.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["name"] for row in rows] == NAMES
-    for row, sample in zip(rows, eval_trees.crops(), strict=True):
-        meter = DisparityMeter(DisparityProtocol(fill=True))
-        figures = meter.add(sample, Estimate(made[sample.name])).figures
-        assert (row["data"], row["seconds"]) == ("kitti2015/training", "")
-        assert {key: float(row[key]) for key in flatten(figures)} == flatten(figures)
-
-
 def test_the_report_shows_the_worst_pair_first(remembering_networks: None, kitti: Path) -> None:
-    run = pam("eval", "disparity", "--data", KITTI, "--report", "report.html", "--quiet")
+    files = ["--report", "report.html", "--per-image", "out/rows.csv"]
+    run = pam("eval", "disparity", "--data", KITTI, *files, "--quiet")
     assert (run.code, run.stderr) == (0, "")
     page = Path("report.html").read_text(encoding="utf-8")
-    matcher, errors = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32"), {}
-    for sample in eval_trees.crops():
-        result = matcher(sample.left, sample.right, extras=())
-        errors[sample.name] = DisparityMeter().add(sample, Estimate(result.disparity)).figures["all"]["d1"]
+    with Path("out/rows.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["data"], row["name"]) for row in rows] == [("kitti2015/training", name) for name in NAMES]
+    assert all(float(row["seconds"]) > 0 for row in rows)
+    for row, sample in zip(rows, eval_trees.crops(), strict=True):
+        figures = flatten(measure_network([sample]).pooled_metrics)
+        assert float(row["d1"]) == figures["d1"]
+    errors = {row["name"]: float(row["d1"]) for row in rows}
     worst, best = sorted(errors, key=lambda name: -errors[name])
     examples = re.findall(r'<figure class="example"><figcaption><b>(.*?)</b>', page)
     assert examples == [worst, best]
@@ -238,71 +206,21 @@ def test_the_report_shows_the_worst_pair_first(remembering_networks: None, kitti
     assert not re.search(r"(?:src|href)=\"(?!data:)", page)
 
 
-def test_published_rows_are_marked(remembering_networks: None, made: dict[str, np.ndarray]) -> None:
-    arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made", "--compare"]
-    run = pam(*arguments, "--report", "report.html")
-    assert (run.code, run.stderr) == (0, "")
-    table = run.stdout.decode().split("\n\n")[-2].splitlines()
-    assert table[0].startswith("published on kitti2015 ")
-    assert table[1].startswith("made (this run) ")
-    assert max(map(len, table)) <= 80
-    assert any(line.startswith("PASMnet_192 ") and "7.23" in line for line in table)
-    page = Path("report.html").read_text(encoding="utf-8")
-    assert "Published on kitti2015, not measured here" in page
-    assert page.count("made (this run)") == 2  # text and table
-    rows = answer(pam(*arguments, "--json"))["published"]["kitti2015"]
-    assert all(row["protocol"] and row["source"] for row in rows)
-    assert "PASMnet_192" in [row["method"] for row in rows]
-
-
-@pytest.mark.parametrize("option", ["--per-image rows.csv", "--report report.html"])
-@pytest.mark.parametrize("command", ["disparity --predictions made", "superres --baseline-only"])
-def test_files_that_exist_are_replaced_on_request_alone(
-    made: dict[str, np.ndarray], command: str, option: str
-) -> None:
-    file = Path(option.split()[1])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "disparity --predictions made --per-image rows.csv",
+        "superres --baseline-only --report report.html",
+    ],
+)
+def test_files_that_exist_are_replaced_on_request_alone(made: dict[str, np.ndarray], command: str) -> None:
+    file = Path(command.split()[-1])
     file.write_text("old")
-    arguments = f"eval {command} --data {KITTI} {option}"
+    arguments = f"eval {command} --data {KITTI}"
     with unchanged():
         refuse(pam(arguments), 2, file.name, "already exists", "--overwrite")
-    assert pam(arguments, "--overwrite").code == 0
+    succeed(arguments, "--overwrite")
     assert file.read_text(encoding="utf-8") != "old"
-
-
-# --- of files -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("suffix", ["pfm", "png"])
-def test_files_of_pam_disparity_get_the_figures_of_the_network(
-    remembering_networks: None, kitti: Path, suffix: str
-) -> None:
-    views = ["kitti/training/image_2", "kitti/training/image_3"]
-    assert pam("disparity", *views, "-o", "out/", "--format", suffix, "--quiet").code == 0
-    found = answer(pam("eval", "disparity", "--data", KITTI, "--predictions", "out", "--json"))
-    (one,) = found["sets"]
-    summary = measure_network(eval_trees.crops(), rounded=suffix == "png")
-    trust = {"ause-epe", "ause-bad-2"} | {name for name in METRICS if "precision" in name or "recall" in name}
-    assert set(one["pooled"]) == set(summary.pooled_metrics)
-    for region, figures in summary.pooled_metrics.items():
-        expected = {name: value for name, value in figures.items() if name not in trust}
-        assert one["pooled"][region] == expected
-    assert found["facts"]["predictions"] == "out"
-    assert found["seconds_per_pair"] is None
-    assert "device" not in found["facts"]
-
-
-def test_holes_are_filled_on_kitti_and_wrong_elsewhere(
-    made: dict[str, np.ndarray], mine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pamcli.inference.matcher.StereoMatcher.load", None)  # no network is loaded
-    on_kitti = answer(pam(f"eval disparity --data {KITTI} --predictions made", "--json"))
-    same(on_kitti["sets"][0], of_files(made))
-    on_mine = answer(pam("eval disparity --data pairs:mine --predictions made --compare --json"))
-    assert "there are no published results for pairs" in on_mine["notes"]
-    figures = on_mine["sets"][0]["pooled"]["all"]
-    assert figures["density"] == on_kitti["sets"][0]["pooled"]["all"]["density"] < 100
-    assert figures["bad-4"] == pytest.approx(100 - figures["density"])
-    assert figures["epe"] == pytest.approx(3.5)
 
 
 def test_a_missing_prediction_is_named_and_an_error_unless_allowed(made: dict[str, np.ndarray]) -> None:
@@ -328,21 +246,104 @@ def test_the_scale_of_predictions(made: dict[str, np.ndarray]) -> None:
         refuse(pam(*arguments, f"--scale={value}"), 2, "--scale")
 
 
-# --- nothing to measure -------------------------------------------------------------------------------------
+METHODS = ["--method", "ours=files:made", "--method", "sgbm=opencv"]
 
 
-def test_a_set_without_ground_truth_is_an_error_before_the_network_runs(
-    remembering_networks: None, here: Path, monkeypatch: pytest.MonkeyPatch
+def test_methods_in_one_run_and_in_every_form(made: dict[str, np.ndarray]) -> None:
+    forms = ["--table", "t.md", "--table", "t.tex", "--table", "t.csv"]
+    files = [*forms, "--report", "r.html", "--per-image", "p.csv"]
+    run = pam("eval", "disparity", "--data", KITTI, *METHODS, *files)
+    assert (run.code, run.stderr) == (0, "")
+    assert "D1 minus ours (%)" in run.lines[1]
+    assert any(line.startswith("sgbm: OpenCV ") and "blockSize 3" in line for line in run.lines)
+    assert "ours: predictions made" in run.lines
+    with Path("t.csv").open(newline="") as file:
+        rows = {row["method"]: row for row in csv.DictReader(file)}
+    assert set(rows) == {"ours", "sgbm"}
+    assert float(rows["sgbm"]["seconds"]) > 0
+    assert rows["ours"]["seconds"] == ""
+    assert float(rows["sgbm"]["d1-first"].split()[0]) == pytest.approx(
+        float(rows["sgbm"]["d1"]) - float(rows["ours"]["d1"]), abs=0.005
+    )
+    assert Path("t.md").read_text().startswith("## Method comparison")
+    assert r"\toprule" in Path("t.tex").read_text()
+    page = Path("r.html").read_text(encoding="utf-8")
+    assert "Where the methods differ most" in page
+    assert "sgbm: error" in page
+    with Path("p.csv").open(newline="") as file:
+        pictures = [(row["method"], row["name"]) for row in csv.DictReader(file)]
+    assert pictures == [(method, name) for name in made for method in ("ours", "sgbm")]
+
+
+def test_a_pytorch_network_of_ones_own_beside_another(
+    kitti: Path, remembering_networks: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    eval_trees.pairs(here / "mine", truth=False)
-    monkeypatch.setattr(StereoMatcher, "__call__", None)
-    refuse(pam("eval", "disparity", "--data", "pairs:mine"), 3, "000000_10", "ground truth")
+    Path("evaluated.py").write_text(foreign_networks.AS_MODULE)
+    monkeypatch.syspath_prepend(".")
+    described = foreign_networks.DESCRIBED.format(name="other", size="free").replace("disparities", "0")
+    Path("own.toml").write_text(described.partition("\n")[2])
+    Path("onnx.toml").write_text(described)
+    measure = ["eval", "disparity", "--data", KITTI, "--json", "--network-from", "evaluated:make"]
+    run = succeed(*measure, "--method", "own.toml", "--method", "pasmnet2", "--method", "opencv")
+    methods = [each["method"] for each in run.records[0]["comparison"]["methods"]]
+    assert methods == ["own", "pasmnet2", "opencv"]
+    for others in (["pasmnet2"], ["opencv"], ["onnx.toml"]):
+        refuse(pam(*measure, "--method", *others), 2, "--network-from", "--method")
 
 
-def test_ground_truth_without_pixels_is_an_error(made: dict[str, np.ndarray], mine: Path) -> None:
-    for sample in eval_trees.crops():
-        unknown = np.full_like(sample.disparity, np.nan)
-        eval_trees.write_disparity(f"mine/disparity/{sample.name}.pfm", unknown)
-    arguments = ["eval", "disparity", "--data", "pairs:mine", "--predictions", "made", "--report", "r.html"]
-    refuse(pam(*arguments), 3, "nothing to measure")
-    assert not Path("r.html").exists()
+def test_contradictions_and_bad_values(made: dict[str, np.ndarray], mine: Path) -> None:
+    Path("file").write_text("not a folder")
+    eval_trees.pairs(Path("bare"), truth=False)
+    table = """
+        2 --resize 100 | --resize | 512x256
+        2 --per-image rows.txt | --per-image | .csv
+        2 --report report.pdf | --report | .html
+        7 --predictions made --report file/report.html | file
+        2 --predictions made --per-image t.csv --table ./t.csv | t.csv
+        2 --max-gt inf | --max-gt
+        2 --predictions made --weights pasmnet | --predictions | --weights
+        2 --predictions made --max-disparity 64 | --max-disparity
+        2 --predictions none | no such folder | none
+        2 --predictions kitti --network-from a:b | --predictions and --network-from
+        2 --scale 2 | --scale | --predictions
+        2 --allow-missing | --allow-missing | --predictions
+        2 --protocol kiti | kiti | kitti
+        2 --protocol kitti --protocol kitti | --protocol kitti | twice
+        3 --predictions made --max-gt 1 | nothing to measure | below 1 px
+        2 --protocol kitti --max-gt 192 | --protocol | --max-gt
+        2 --predictions made --data pairs:mine | the files of made | one data set
+        4 --weights passrnet-x4 | passrnet
+        2 --method a=opencv --method a=files:made | two methods | a
+        2 --method opencv --predictions made | --method | --predictions
+        2 --method opencv --weights pasmnet | --method | --weights
+        2 --method opencv --study range | --study | --method
+        2 --method files:none | no such folder | none
+        2 --method opencv --allow-missing | --allow-missing
+        2 --method date=opencv --method opencv | the name date | new=date
+        2 --method ours=files:made --method opencv --data pairs:mine | the files of ours | one data set
+        2 --camera fone | --camera 'fone' | did you mean phone?
+        2 --camera dark --predictions made | --camera and --predictions
+        2 --camera dark --compare | --camera and --compare
+        2 --camera dark --method files:made | --method | --camera
+        2 --method opencv --table t.txt | --table | .tex, .md, .csv
+    """
+    refuse_all(table, "eval disparity --data", KITTI)
+    table = """
+        2 disparity | --data
+        2 nonsense | nonsense
+        3 disparity --data pairs:bare | 000000_10 | ground truth
+    """
+    refuse_all(table, "eval")
+
+
+def test_figures_are_printed_even_where_a_file_cannot_be_written(
+    made: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OutputError("cannot write rows.csv: no space left")
+
+    monkeypatch.setattr("pamcli.evaluation.report.write_atomically", full)
+    run = pam("eval", "disparity", "--data", KITTI, "--predictions", "made", "--per-image", "rows.csv")
+    assert run.code == 7
+    assert "no space left" in run.stderr
+    assert any("D1" in line for line in run.lines)

@@ -17,7 +17,7 @@ import pytest
 import safetensors.torch
 import tifffile
 import torch
-from pam_program import Run, digest, pam, refuse
+from pam_program import Run, digest, names, pam, refuse, refuse_all
 from PIL import Image
 from unrectified import photographs, sample
 
@@ -25,6 +25,7 @@ from pamcli.cli import ames
 from pamcli.evaluation import disparity, submissions
 from pamcli.files.atomic import lock_folder
 from pamcli.inference import onnx_file
+from pamcli.inference.matcher import StereoMatcher
 
 WEIGHTS = Path(__file__).parents[2] / "weights" / "passrnet-x2.safetensors"
 
@@ -120,18 +121,61 @@ def raises(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_full_disk(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def put(source: Path, target: Path) -> None:
-        raise raises(errno.ENOSPC)
+def fill_disk(patch: pytest.MonkeyPatch, after: int) -> None:
+    """Let some results be written, new ones or in the place of others; the next one finds the disk full."""
+    left = iter(range(after))
+
+    def put(usual: Callable[[Path, Path], None], source: Path, target: Path) -> None:
+        if next(left, None) is None:
+            raise raises(errno.ENOSPC)
+        usual(source, target)
 
     for name in ("replace", "link"):
-        monkeypatch.setattr(os, name, put)
+        patch.setattr(os, name, functools.partial(put, getattr(os, name)))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_disk(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_disk(monkeypatch, 0)
     assert "no space left on device" in refused(command)
     assert [name for name in results() if ".pam-" in name] == []
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+def test_a_disk_that_fills_up_during_a_batch() -> None:
+    command = "disparity mine/left mine/right -o out/ --color-map out/ --jsonl"
+    with pytest.MonkeyPatch.context() as patch:
+        fill_disk(patch, 3)
+        run = pam(command)
+    assert run.code == 7
+    assert [record["code"] for record in run.records] == [0]
+    assert run.complaints[-2] == "stopped after 1 ok; to resume, add --skip-existing to the same command"
+    assert "no space left on device (free some space" in run.complaints[-1]
+    made = ["000000_10.pfm", "000000_10_color.png", "000001_10.pfm"]  # whole, and nothing temporary
+    assert names("out") == made
+    again = pam(command, "--skip-existing")
+    assert [record["status"] for record in again.records] == ["skipped", "ok"]
+    assert names("out") == [*made, "000001_10_color.png"]
+
+
+def test_places_that_cannot_be_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are found before the network runs."""
+    monkeypatch.setattr(StereoMatcher, "__call__", None)
+    Path("file").write_text("here")
+    Path("locked").mkdir(mode=0o555)
+    if os.geteuid() == 0:  # who may write everywhere
+        locked = Path("locked").resolve()
+        monkeypatch.setattr(os, "access", lambda folder, mode: Path(folder) != locked)
+    table = f"""
+        7 file/x.pfm | cannot write file/x.pfm | a part of its folder is a file
+        7 file/new/x.pfm | cannot write file/new/x.pfm | a part of its folder is a file
+        7 locked/x.pfm | cannot write locked/x | permission denied | choose a folder with write
+        7 {"x" * 300}.pfm | file name too long | choose a shorter file name
+    """
+    pair = "mine/left/000000_10.png mine/right/000000_10.png"
+    refuse_all(table, f"disparity {pair} -o good.pfm --output-right")
+
+
+@pytest.mark.parametrize("command", ["disparity", "rectify", "train", "submit", "prepare", "import"])
 def test_a_disk_that_can_only_be_read(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     usual, make = os.open, os.mkdir
 
@@ -186,15 +230,3 @@ def test_a_second_process(command: str) -> None:
         assert run.code == 2
         assert f"another process (process {os.getpid()}) is writing into out" in run.stderr
         assert results() == {}
-
-
-def test_two_batches_into_one_folder_leave_what_one_would() -> None:
-    """Every result appears whole, whichever was there first."""
-    words = COMMANDS["depth"].split()
-    assert pam(*words).code == 0
-    first = results()
-    assert first
-    assert pam(*words, "--overwrite").code == 0
-    assert results() == first
-    assert pam(*words).code == 2
-    assert results() == first

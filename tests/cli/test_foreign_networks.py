@@ -9,7 +9,7 @@ from pathlib import Path
 import foreign_networks as made
 import numpy as np
 import pytest
-from pam_program import pam, refuse, unchanged
+from pam_program import pam, refuse, refuse_all, succeed, unchanged
 from PIL import Image
 
 for package in ("onnx", "onnxruntime"):
@@ -121,24 +121,18 @@ CASES = [
 
 
 @pytest.mark.parametrize("fixed", [False, True], ids=["free", "fixed"])
-@pytest.mark.parametrize("size", [SIZE, ODD], ids=str)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.family)
-def test_a_known_network_finds_what_a_script_does(
-    pair: Path, case: Case, size: tuple[int, int], fixed: bool
-) -> None:
+def test_a_known_network_finds_what_a_script_does(pair: Path, case: Case, fixed: bool) -> None:
     if case.only_fixed and not fixed:
         pytest.skip("its second size is half of the first, which a file states only for one size")
     for side in ("left", "right"):
-        Image.open(f"{side}.png").crop((0, 0, size[1], size[0])).save(f"{side}.png")
+        Image.open(f"{side}.png").crop((0, 0, ODD[1], ODD[0])).save(f"{side}.png")
     network = case.make(Path("net.onnx"), SIZE if fixed else None)
-    run = pam(*DISPARITY, "--weights", network)
-    assert run.code == 0, run.stderr
-    assert (
-        f"net.onnx runs in ONNX Runtime on cpu, recognised as {case.family} by its inputs and outputs"
-        in run.stderr
-    )
+    run = succeed(*DISPARITY, "--weights", network)
+    said = f"net.onnx runs in ONNX Runtime on cpu, recognised as {case.family} by its inputs and outputs"
+    assert said in run.stderr
     expected = np.maximum(case.script(network, SIZE if fixed else None), 0)  # nothing is beyond infinity
-    assert expected.shape == size
+    assert expected.shape == ODD
     assert np.std(expected) > 0.01
     assert np.abs(np.load("x.npy") - expected).max() < 1e-4
 
@@ -154,8 +148,7 @@ def test_an_image_that_needs_tiles_has_no_seams(here: Path) -> None:
     for name in ("whole", "part"):
         size = "free" if name == "whole" else "96x64"
         Path(f"{name}.toml").write_text(made.DESCRIBED.format(name=name, size=size))
-        run = pam(*DISPARITY, "--weights", f"{name}.toml", "--output-right", "r.npy")
-        assert run.code == 0, run.stderr
+        run = succeed(*DISPARITY, "--weights", f"{name}.toml", "--output-right", "r.npy")
         found[name] = np.load("x.npy"), np.load("r.npy")
     assert "images of 185x121 are processed in 9 tiles of 96x64" in run.stderr
     for whole, part in zip(*found.values(), strict=True):
@@ -166,8 +159,7 @@ def test_an_image_that_needs_tiles_has_no_seams(here: Path) -> None:
 def test_a_super_resolution_network_makes_what_a_script_does(small_pair: Path) -> None:
     for scale, size in ((2, None), (4, (32, 48)), (3, (16, 24))):
         made.side_by_side(Path("net.onnx"), scale, size)
-        run = pam(*SUPERRES, "--weights", "net.onnx", "--device", "cpu")
-        assert run.code == 0, run.stderr
+        run = succeed(*SUPERRES, "--weights", "net.onnx", "--device", "cpu")
         assert "recognised as NAFSSR or CVHSSR by its inputs and outputs" in run.stderr
         views = [np.asarray(Image.open(f"{side}.png"), np.float32) / 255 for side in ("left", "right")]
         if size == (16, 24):
@@ -185,9 +177,8 @@ def test_the_flow_that_another_file_finds(pair: Path) -> None:
     made.two_views(Path("first.onnx"), (32, 48), output="output", channels=2)
     with unchanged():
         refuse(pam(*DISPARITY, "--weights", "second.onnx"), 4, "needs an initial flow", "--set initial=")
-    run = pam("weights", "describe", "second.onnx", "-o", "net.toml", "--set", "initial=first.onnx")
-    assert run.code == 0, run.stderr
-    assert pam(*DISPARITY, "--weights", "net.toml").code == 0
+    succeed("weights", "describe", "second.onnx", "-o", "net.toml", "--set", "initial=first.onnx")
+    succeed(*DISPARITY, "--weights", "net.toml")
     left, right = (
         np.asarray(Image.open(f"{side}.png"), np.float32).transpose(2, 0, 1)[::-1]
         for side in ("left", "right")
@@ -200,7 +191,7 @@ def test_the_flow_that_another_file_finds(pair: Path) -> None:
 def test_both_views_of_a_network_that_finds_both_at_once(pair: Path) -> None:
     """HITNet's second output is used as it is: the pair is not matched once more, mirrored."""
     made.hitnet(Path("net.onnx"), SIZE, right=True)
-    assert pam(*DISPARITY, "--output-right", "r.npy", "--weights", "net.onnx").code == 0
+    succeed(*DISPARITY, "--output-right", "r.npy", "--weights", "net.onnx")
     left, right = (np.asarray(Image.open(f"{side}.png"), np.float32) for side in ("left", "right"))
     given = np.concatenate([left, right], axis=2).transpose(2, 0, 1)[None] / 255
     found = session_of(Path("net.onnx"))({"input": given})
@@ -212,8 +203,7 @@ def test_every_result_of_a_network_that_finds_one_view(pair: Path) -> None:
     made.block_matcher(Path("whole.onnx"), None, reach=32)
     Path("net.toml").write_text(made.DESCRIBED.format(name="whole", size="free"))
     results = ["--output-right", "r.npy", "--visible", "v.png", "--confidence", "c.tif", "--page", "p.html"]
-    run = pam(*DISPARITY, *results, "--weights", "net.toml", "--jsonl")
-    assert run.code == 0, run.stderr
+    run = succeed(*DISPARITY, *results, "--weights", "net.toml", "--jsonl")
     assert run.records[0]["device"] == "onnxruntime cpu"
     left, right = np.load("x.npy"), np.load("r.npy")
     confidence, visible = np.asarray(Image.open("c.tif")), np.asarray(Image.open("v.png")) == 255
@@ -234,70 +224,142 @@ def test_information_and_examination_take_a_description(pair: Path) -> None:
     refuse(pam("weights", "verify", "net.toml"), 4, "whole.onnx is not an ONNX file, or is damaged")
 
 
-ONLY_ALONE = {"visible-precision", "visible-recall", "occluded-precision", "occluded-recall"}
 """Figures of visibility, which methods side by side are not asked for."""
 
 
-def test_a_description_is_a_method_beside_another(networks: None, kitti: Path) -> None:
-    """--method states every figure that --weights alone does; differences are counted to the first method."""
-    made.block_matcher(Path("whole.onnx"), None, reach=32)
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ('task = "disparity"', "", "task is missing"),
+        ("white = 1", "white = 2", "white must be 1 or 255, got 2"),
+        ("white = 1", "wite = 1", "unknown value 'wite' (did you mean white"),
+        ('"left", right', '"right", right', "must include both images"),
+        ('"disparity" }', '"left" }', "outputs of disparity must include disparity, got left"),
+        ('"free"', '"100x100"\nmultiple = 32', "size 100x100 must be a multiple of 32"),
+        ('"free"', '"10"', "size must "),
+        ('"free"', '"65536x65536"', "has more than 67,108,864 pixels"),
+        ('"whole.onnx"', '"a\\u0000b.onnx"', "net.toml: network: a path has at most 4096 characters"),
+        (
+            '"whole.onnx"',
+            '"whole.onnx"\ninitial = "\\u0000"',
+            "net.toml: initial: a path has at most 4096 characters",
+        ),
+        ("white = 1", "white = " + "1" * 5000, "net.toml is not a description of a network: a number has"),
+        ("white = 1", "a" + ".a" * 50_000 + " = 1", "net.toml is not a description of a network: a line has"),
+        ("white = 1", "white = " + "[" * 5000, "net.toml is not a description of a network"),
+        ('"free"', '"free"\nlarger = "reduce"', "requires a fixed size"),
+        ("white = 1", "white = ", "is not a description of a network: "),
+        ("white = 1", "scale = 2", "superres requires a scale"),
+        ("white = 1", "deviation = [0, 1, 1]", "deviation must be above 0"),
+        ("left =", "links =", "does not have the inputs and outputs of its description"),
+        ("whole.onnx", "gone.onnx", "gone.onnx does not exist"),
+    ],
+)
+def test_descriptions_that_cannot_be(pair: Path, was: str, now: str, said: str) -> None:
+    made.block_matcher(Path("whole.onnx"), None, reach=4)
+    text = made.DESCRIBED.format(name="whole", size="free")
+    assert was in text
+    Path("net.toml").write_text(text.replace(was, now))
+    with unchanged():
+        refuse(pam(*DISPARITY, "--weights", "net.toml"), 4, said)
+
+
+def test_a_map_of_another_size_than_described(pair: Path) -> None:
+    made.block_matcher(Path("whole.onnx"), None, reach=4)
+    Path("net.toml").write_text(made.DESCRIBED.format(name="whole", size="free") + "resolution = 0.5")
+    run = pam(*DISPARITY, "--weights", "net.toml")
+    assert run.code == 4
+    assert "output disparities has the shape 1x1x64x96, expected 48x32 px" in run.stderr
+
+
+def test_what_does_not_fit_into_memory(pair: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A free network that finds no memory for a pair, or none for itself, ends in one line."""
+    import onnxruntime
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("[ONNXRuntimeError] : 1 : FAIL : Failed to allocate memory for requested buffer")
+
+    made.block_matcher(Path("whole.onnx"), None, reach=4)
     Path("net.toml").write_text(made.DESCRIBED.format(name="whole", size="free"))
-    data = ["eval", "disparity", "--data", f"kitti2015:{kitti}", "--json"]
-    run = pam(*data, "--method", "x=net.toml", "--method", "ours=pasmnet2")
-    assert run.code == 0, run.stderr
-    (found,) = run.records
-    theirs, ours = found["comparison"]["methods"]
-    assert (theirs["method"], ours["method"]) == ("x", "ours")
-    assert ours["differences"]["d1"]["mean"] == pytest.approx(ours["d1"] - theirs["d1"])
-    assert 0 < theirs["d1"] != ours["d1"]
-    assert theirs["seconds"] > 0
-    beside, _ = found["sets"]
-    (alone,) = pam(*data, "--weights", "net.toml").records[0]["sets"]
-    assert 0 < alone["pooled"]["all"]["d1"] < 100
-    for over in ("pooled", "image_means"):
-        for part, figures in alone[over].items():
-            assert {*figures} - ONLY_ALONE
-            for metric in {*figures} - ONLY_ALONE:
-                assert beside[over][part][metric] == figures[metric], (over, part, metric)
-    studied = pam(*data, "--weights", "net.toml", "--study", "range").records[0]["study"]["rows"]
-    assert {row["maximum"] for row in studied} == {"as measured"}, "what it searches cannot be set"
+    monkeypatch.setattr(onnxruntime.InferenceSession, "run", fail)
+    with unchanged():
+        run = pam(*DISPARITY, "--weights", "net.toml")
+    assert run.code == 5, run.stderr
+    assert "not enough memory for a pair of 96x64" in run.complaints[-1]
+    monkeypatch.setattr(onnxruntime, "InferenceSession", fail)
+    with unchanged():
+        refuse(pam(*DISPARITY, "--weights", "net.toml"), 5, "not enough memory for whole.onnx")
 
 
-def test_a_pytorch_network_of_ones_own(pair: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("mynetwork.py").write_text(made.AS_MODULE)
-    monkeypatch.syspath_prepend(".")
-    described = made.DESCRIBED.replace("disparities", "0").replace('network = "{name}.onnx"\n', "")
-    Path("mine.toml").write_text(described.format(size="free"))
-    options = ["--weights", "mine.toml", "--network-from"]
-    run = pam(*DISPARITY, *options, "mynetwork:make")
-    assert run.code == 0, run.stderr
-    assert "mynetwork:make runs in PyTorch on cpu, fp32" in run.stderr
-    import torch
+def test_what_a_network_by_others_cannot_do(pair: Path) -> None:
+    made.two_views(Path("net.onnx"), None)
+    made.two_views(Path("odd.onnx"), None, output="something")
+    table = """
+        2 --weights net.onnx --max-disparity 64 | no adjustable maximum disparity
+        2 --weights net.onnx --effort fast | no rule for --effort
+        2 --weights net.onnx --precision bf16 | has the precision fp32, not bf16
+        5 --weights net.onnx --device openvino | ONNX Runtime does not support openvino | onnxruntime-openvino
+        4 --weights odd.onnx | is not of a known family | pam weights describe
+    """
+    refuse_all(table, *DISPARITY)
+    refuse_all("4 --weights net.onnx | does not upscale images", *SUPERRES)
 
-    left, right = (
-        torch.from_numpy(np.asarray(Image.open(f"{side}.png"), np.float32) / 255).permute(2, 0, 1)[None]
-        for side in ("left", "right")
-    )
-    expected = __import__("mynetwork").make()(left, right)[0, 0].numpy()
-    assert np.abs(np.load("x.npy") - expected).max() < 1e-4
-    for source, code, said in (
-        ("mynetwork", 2, "MODULE:FUNCTION"),
-        ("nowhere_at_all:make", 2, "no module nowhere_at_all"),
-        ("mynetwork:other", 2, "mynetwork has no other"),
-        ("mynetwork:torch", 4, "mynetwork:torch fails: TypeError"),
-    ):
-        refuse(pam(*DISPARITY, *options, source), code, said)
-    refuse(
-        pam(*DISPARITY, "--weights", "mine.toml"), 2, "mine.toml does not name a network", "--network-from"
-    )
-    again = ["weights", "describe", "mine.toml", "-o", "again.toml"]
-    refuse(pam(*again), 2, "mine.toml does not name a network", "add --network-from MODULE:FUNCTION")
-    run = pam(*again, "--network-from", "mynetwork:make")
-    assert run.code == 0, run.stderr
-    assert "white = 1" in Path("again.toml").read_text()
-    Path("both.toml").write_text('network = "net.onnx"\n' + Path("mine.toml").read_text())
-    said = ("cannot use both --network-from mynetwork:make", "both.toml", "omit one of them")
-    beside = ["--network-from", "mynetwork:make"]
-    refuse(pam(*DISPARITY, "--weights", "both.toml", *beside), 2, *said)
-    refuse(pam("weights", "describe", "both.toml", "-o", "both.toml", "--overwrite", *beside), 2, *said)
-    refuse(pam(*DISPARITY, "--network-from", "mynetwork:make"), 2, "requires a description as --weights")
+
+@pytest.mark.parametrize(
+    ("named", "command"),
+    [
+        ("x.npy", "disparity left.png right.png -o x.npy --weights net.toml"),
+        (
+            "x.npy",
+            "disparity left.png right.png -o y.npy --output-right link.npy --weights net.toml",
+        ),
+        ("x.png", "superres left.png right.png -o x.png --weights net.toml"),
+        ("x.csv", "eval disparity --data kitti2015:kitti --weights net.toml --per-image x.csv"),
+        ("x.csv", "eval disparity --data kitti2015:kitti --method net.toml --table ./x.csv"),
+        ("x.html", "eval superres --data pairs:. --weights net.toml --report x.html"),
+        ("x.zip", "submit --data kitti2015:kitti --weights net.toml -o x.zip"),
+        ("net.png", "weights describe net.toml -o net.toml"),
+        ("x.toml", "weights describe net.toml -o x.toml"),
+        ("x.png", "weights describe whole.onnx -o x.toml --set initial=x.png"),
+    ],
+)
+def test_the_files_that_a_description_names_are_kept(
+    pair: Path, kitti: Path, named: str, command: str
+) -> None:
+    made.block_matcher(Path("whole.onnx"), None, reach=4)
+    made.block_matcher(Path(named), None, reach=4)
+    Path("link.npy").symlink_to(named)
+    text = made.DESCRIBED.format(name="whole", size="free")
+    with_flow = text.replace('right = "right"', 'right = "right", flow = "flow/2"') + f'initial = "{named}"'
+    for description in (text.replace("whole.onnx", named), with_flow):
+        Path("net.toml").write_text(description)
+        with unchanged():
+            refuse(pam(command, "--overwrite"), 2, "would overwrite an input")
+
+
+def test_pairs_are_not_labelled_over_the_network(pair: Path, mine: Path) -> None:
+    Path("labelled/left").mkdir(parents=True)
+    made.block_matcher(Path("labelled/left/a.png"), None, reach=4)
+    text = made.DESCRIBED.format(name="whole", size="free").replace("whole.onnx", "labelled/left/a.png")
+    Path("net.toml").write_text(text)
+    command = ["dataset", "label", "pairs:mine", "-o", "labelled/", "--overwrite", "--weights", "net.toml"]
+    with unchanged():
+        refuse(pam(*command), 2, "labelled/left/a.png is an input and lies in the folder for the results")
+
+
+def test_onnx_files_that_are_no_networks(pair: Path) -> None:
+    graph = made.Graph()
+    graph.node("Identity", "left", to="o")
+    view = (1, 3, "h", "w")
+    graph.save(Path("no_output.onnx"), {"left": view, "right": view}, {})
+    graph.save(Path("large.onnx"), {"left": (1, 3, 10**6, 10**6)}, {"o": (1, 3, 10**6, 10**6)})
+    graph = made.Graph()
+    graph.node("Identity", graph.constant(np.float32([1])), to="o")
+    graph.save(Path("no_input.onnx"), {}, {"o": (1,)})
+    table = """
+        4 --weights no_output.onnx | no_output.onnx has no output
+        4 --weights no_input.onnx | no_input.onnx has no input
+        4 --weights large.onnx | is larger than any supported image
+    """
+    refuse_all(table, *DISPARITY)
+    refuse_all("4 no_output.onnx | no_output.onnx has no output", "weights info")

@@ -23,19 +23,6 @@ SHARED = ["disparity", "{}_L.png", "{}_R.png", "-o", "out/{}.pfm", "--color-map=
 BATCH = [*SHARED[:-1], *RANGE]
 LIST = ["disparity", "--pairs", "-", "-o", "out/"]
 
-STOPPED: dict[tuple[str, ...], list[str]] = {
-    tuple(SINGLE): [],
-    tuple(BATCH): ["stopped after no pairs; to resume, add --skip-existing to the same command"],
-    tuple(SHARED): [
-        "stopped after no pairs; results of the whole batch are written at its end, so start again"
-    ],
-}
-"""The message of each command after a signal before its first result."""
-
-both_signals = pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)], ids=["SIGINT", "SIGHUP"]
-)
-
 
 @pytest.fixture(autouse=True)
 def pictures(pair: Path) -> list[str]:
@@ -65,17 +52,11 @@ def match_first(running: Any) -> None:
     assert running.stdout.readline() == b"out/0_L.pfm\n"
 
 
-# --- signals --------------------------------------------------------------------------------------------
-
-
-@both_signals
 @pytest.mark.usefixtures("networks")
-def test_a_signal_during_a_batch(
-    pictures: list[str], monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
-) -> None:
-    send_after(monkeypatch, number, 3)
+def test_a_signal_during_a_batch(pictures: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    send_after(monkeypatch, signal.SIGINT, 3)
     run = pam(*BATCH)
-    assert run.code == code
+    assert run.code == 130
     (said,) = run.complaints
     assert re.fullmatch(r"stopped after [123] ok; to resume, add --skip-existing to the same command", said)
     made = [name for name in names(".") if name not in pictures]
@@ -85,38 +66,33 @@ def test_a_signal_during_a_batch(
     assert made == sorted(f"out/{stem}.{suffix}" for stem in stems for suffix in ("pfm", "png"))
 
 
-@both_signals
 @pytest.mark.usefixtures("networks")
-def test_a_signal_while_a_result_is_saved(
-    pictures: list[str], monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
-) -> None:
+def test_a_signal_while_a_result_is_saved(pictures: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """What is being saved is saved whole, with everything that belongs to it."""
-
     usual = os.link
 
     def link(source: Path, target: Path) -> None:
         if target.name == "d.pfm":
-            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), signal.SIGHUP)
         usual(source, target)
 
     monkeypatch.setattr(atomic.os, "link", link)
     run = pam(*SINGLE)
-    assert (run.code, run.stderr) == (code, "")
+    assert (run.code, run.stderr) == (129, "")
     assert [name for name in names(".") if name not in pictures] == ["c.png", "d.pfm"]
 
 
 @pytest.mark.parametrize(
-    ("command", "number", "code"),
+    ("command", "number", "code", "said"),
     [
-        (SINGLE, signal.SIGTERM, 143),
-        (SINGLE, signal.SIGINT, 130),
-        (BATCH, signal.SIGINT, 130),
-        (SHARED, signal.SIGHUP, 129),
+        (SINGLE, signal.SIGTERM, 143, ""),
+        (BATCH, signal.SIGINT, 130, "to resume, add --skip-existing to the same command"),
+        (SHARED, signal.SIGHUP, 129, "results of the whole batch are written at its end, so start again"),
     ],
-    ids=["single SIGTERM", "single SIGINT", "batch SIGINT", "shared SIGHUP"],
+    ids=["single SIGTERM", "batch SIGINT", "shared SIGHUP"],
 )
 def test_a_signal_ends_the_process(
-    pictures: list[str], command: list[str], number: signal.Signals, code: int
+    pictures: list[str], command: list[str], number: signal.Signals, code: int, said: str
 ) -> None:
     os.mkfifo("gate")
     start = process if number == signal.SIGTERM else forked_quick
@@ -125,38 +101,29 @@ def test_a_signal_ends_the_process(
             running.send_signal(number)
         output, complaints = running.communicate()
         assert (running.returncode, output) == (code, b"")
-        assert complaints.decode().splitlines() == [f"pam: {said}" for said in STOPPED[tuple(command)]]
+        assert complaints.decode() == (f"pam: stopped after no pairs; {said}\n" if said else "")
     os.remove("gate")
     assert names(".") == pictures
 
 
-@both_signals
-def test_a_signal_while_the_list_is_waited_for(
-    pictures: list[str], number: signal.Signals, code: int
-) -> None:
+def test_a_signal_while_the_list_is_waited_for(pictures: list[str]) -> None:
     with forked_quick(*LIST, stdin=subprocess.PIPE) as running:
         match_first(running)
-        running.send_signal(number)
-        assert running.wait() == code
+        running.send_signal(signal.SIGINT)
+        assert running.wait() == 130
         said = b"pam: stopped after 1 ok; to resume, add --skip-existing to the same command\n"
         assert running.stderr.read() == said
     assert [name for name in names(".") if name not in pictures] == ["out/0_L.pfm"]
 
 
-@both_signals
-def test_a_signal_while_an_image_is_waited_for(
-    pictures: list[str], number: signal.Signals, code: int
-) -> None:
+def test_a_signal_while_an_image_is_waited_for(pictures: list[str]) -> None:
     command = ["disparity", "--packed", "lr", "-", "-o", "d.pfm"]
     with forked_quick(*command, stdin=subprocess.PIPE) as running:
         running.stdin.write(bytes(1_000_000))  # more than fits into a pipe that nobody reads
-        running.send_signal(number)
-        assert running.wait() == code
+        running.send_signal(signal.SIGHUP)
+        assert running.wait() == 129
         assert running.stderr.read() == b""
     assert names(".") == pictures
-
-
-# --- stdout ---------------------------------------------------------------------------------------------
 
 
 def test_nobody_reads_stdout_any_more(pictures: list[str]) -> None:
@@ -170,34 +137,24 @@ def test_nobody_reads_stdout_any_more(pictures: list[str]) -> None:
     assert [name for name in names(".") if name not in pictures] == ["out/0_L.pfm", "out/1_L.pfm"]
 
 
-@pytest.mark.parametrize(("start", "stream"), [(process, "stdout"), (forked_quick, "stderr")])
-def test_nobody_ever_read(pictures: list[str], start: Any, stream: str) -> None:
-    Image.open("left.png").resize((400, 300)).save("left.png")
-    Image.open("right.png").resize((400, 300)).save("right.png")
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_nobody_ever_read(pictures: list[str], stream: str) -> None:
+    for name in ("left.png", "right.png"):
+        Image.open(name).resize((400, 300)).save(name)  # whose map fills more than a pipe
     ours, theirs = os.pipe()
     os.close(ours)
     command = ["disparity", "left.png", "right.png", "-o", "-", "--verbose"]
-    with start(*command, **{stream: theirs}) as running:
+    with forked_quick(*command, **{stream: theirs}) as running:
         os.close(theirs)
         output, complaints = running.communicate()
         assert running.returncode == 141
     assert not output
-    lines = (complaints or b"").splitlines()
-    assert all(
-        line.startswith((b"pam: the weights", b"pam: pasmnet2: ", b"pam: warning: ")) for line in lines
-    )
+    assert b"Error" not in (complaints or b"")
     assert names(".") == pictures
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
-@pytest.mark.parametrize(
-    ("start", "command"),
-    [
-        (process, SINGLE),
-        (forked_quick, ["disparity", "left.png", "right.png", "-o", "-"]),
-        (forked_quick, ["--help"]),
-    ],
-)
+@pytest.mark.parametrize(("start", "command"), [(process, SINGLE), (forked_quick, ["--help"])])
 def test_stdout_is_full(start: Any, command: list[str]) -> None:
     with open("/dev/full", "wb") as full, start(*command, stdout=full) as running:
         _, complaints = running.communicate()
@@ -206,28 +163,24 @@ def test_stdout_is_full(start: Any, command: list[str]) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
-@pytest.mark.parametrize(
-    ("start", "right", "code"),
-    [(process, "right.png", 0), (forked_quick, "none.png", 3), (forked_quick, "--bogus", 2)],
-)
-def test_stderr_is_full(start: Any, right: str, code: int) -> None:
+@pytest.mark.parametrize(("right", "code"), [("right.png", 0), ("none.png", 3), ("--bogus", 2)])
+def test_stderr_is_full(right: str, code: int) -> None:
     """Words that nobody gets keep nobody from the results, and the exit code says what went wrong."""
     words = ["disparity", "left.png", right, "-o", "d.pfm", "--verbose"]
-    with open("/dev/full", "wb") as full, start(*words, stderr=full) as running:
+    with open("/dev/full", "wb") as full, forked_quick(*words, stderr=full) as running:
         said, _ = running.communicate()
     assert (running.returncode, said) == (code, b"" if code else b"d.pfm\n")
     assert Path("d.pfm").exists() == (code == 0)
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_streams_that_the_caller_has_closed(pictures: list[str], closed: str) -> None:
     shell = ["sh", "-c", f'exec "$@" {closed}', "sh"]
-    done = subprocess.run(
-        [*shell, *command_line(*SINGLE, "--verbose")], capture_output=True, stdin=subprocess.DEVNULL
-    )
+    command = [*shell, *command_line(*SINGLE, "--verbose")]
+    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == (b"" if " >&-" in f" {closed}" else b"d.pfm\nc.png\n")
-    assert done.stderr.count(b"\n") == (0 if "2>&-" in closed else 1)
+    assert done.stdout == (b"d.pfm\nc.png\n" if closed == "2>&-" else b"")
+    assert done.stderr == b""
     assert [name for name in names(".") if name not in pictures] == ["c.png", "d.pfm"]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from pam_program import forked_quick, pam, refuse_all
+from pam_program import forked_quick, pam, refuse_all, succeed
 from PIL import Image
 from stream_server import StreamServer
 from video_files import write_ideal_rig
@@ -43,8 +43,7 @@ def frames_of(path: str) -> dict[int, int]:
 
 def test_a_recording_holds_images_and_disparities(clips: list[list[np.ndarray]]) -> None:
     options = "--record out.mkv -o frames --color-map colours.mp4 --range 0:32"
-    run = pam(f"live left.mkv right.mkv {options} --at 3,2 --at 40,20", *QUIET, "--count", "4")
-    assert run.code == 0, run.stderr
+    run = succeed(f"live left.mkv right.mkv {options} --at 3,2 --at 40,20", *QUIET, "--count", "4")
     assert "4 results" in run.stderr
     assert (frames_of("out.mkv"), frames_of("colours.mp4")) == ({0: 4, 1: 4}, {0: 4})
     video = Video(Path("out.mkv"))
@@ -57,15 +56,13 @@ def test_a_recording_holds_images_and_disparities(clips: list[list[np.ndarray]])
         np.testing.assert_array_equal(stored, levels[number] / np.float32(256))
         words = run.lines[number].split()
         assert [float(words[at]) for at in (3, 6)] == pytest.approx([stored[2, 3], stored[20, 40]], abs=0.01)
-    again = pam("disparity out.mkv --packed lr -o again/ --count 1 --match-size 1 --format png")
-    assert again.code == 0, again.stderr
+    succeed("disparity out.mkv --packed lr -o again/ --count 1 --match-size 1 --format png")
     np.testing.assert_array_equal(read_disparity("again/000000.png"), read_disparity("frames/000000.png"))
 
 
 def test_depth_is_in_metres_everywhere(clips: list[list[np.ndarray]]) -> None:
     options = ("--focal", "60", "--baseline", "0.1", "--depth", "--count", "2", *QUIET)
-    run = pam("live left.mkv right.mkv -o depth --format tif --record d.mkv --at 9,9 --json", *options)
-    assert run.code == 0, run.stderr
+    run = succeed("live left.mkv right.mkv -o depth --format tif --record d.mkv --at 9,9 --json", *options)
     first, statistics = run.records[0], run.records[-1]["statistics"]
     depth = read_disparity("depth/000000.tif")
     assert first["at"][0]["depth_m"] == pytest.approx(float(depth[9, 9]), abs=1e-3)
@@ -77,12 +74,10 @@ def test_depth_is_in_metres_everywhere(clips: list[list[np.ndarray]]) -> None:
 
 @pytest.mark.parametrize("kind", ["raw", "mjpeg"])
 def test_frames_go_to_stdout(clips: list[list[np.ndarray]], kind: str) -> None:
-    run = pam(f"live left.mkv right.mkv -o - --format {kind} --count 2", *QUIET)
-    assert run.code == 0, run.stderr
+    run = succeed(f"live left.mkv right.mkv -o - --format {kind} --count 2", *QUIET)
     if kind == "raw":
         raw = np.frombuffer(run.stdout, "<u2").reshape(2, 48, 64)
-        expected = pam("disparity left.mkv right.mkv -o d/ --format png --count 2 --match-size 1")
-        assert expected.code == 0
+        succeed("disparity left.mkv right.mkv -o d/ --format png --count 2 --match-size 1")
         np.testing.assert_array_equal(raw[1] / np.float32(256), read_disparity("d/000001.png"))
     else:
         assert run.stdout.count(b"\xff\xd8\xff") == 2
@@ -93,8 +88,7 @@ def test_a_colour_map_is_sent_over_udp(clips: list[list[np.ndarray]]) -> None:
     with socket.socket(type=socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1", 0))
         address = f"udp://127.0.0.1:{receiver.getsockname()[1]}"
-        run = pam("live left.mkv right.mkv --count 4 --range 0:32 --color-map", address, *QUIET)
-        assert run.code == 0, run.stderr
+        succeed("live left.mkv right.mkv --count 4 --range 0:32 --color-map", address, *QUIET)
         receiver.setblocking(False)
         sent = b""
         with suppress(BlockingIOError):

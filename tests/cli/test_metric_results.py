@@ -1,13 +1,17 @@
-"""Depth and point clouds of `pam disparity` and `pam depth`, and what `pam calibration show` says."""
+"""Depth, point clouds and positions of `pam disparity` and `pam depth`, and `pam calibration show`."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
-from pam_program import names, pam, refuse, refuse_all
+from pam_program import Run, names, pam, refuse, refuse_all, succeed
 from PIL import Image
 from plyfile import PlyData
 from unrectified import photographs, sample
@@ -40,8 +44,7 @@ def test_all_results_of_a_pair(calib: Path, remembering_networks: None) -> None:
     results = "-o d.npy --confidence c.npy --depth z.tif --depth-error e.npy --point-cloud p.ply"
     results += " --depth-color-map z.png"
     options = "--calibration calib.txt --disparity-error 0.25"
-    run = pam(f"disparity left.png right.png {results} {options}")
-    assert run.code == 0, run.stderr
+    run = succeed(f"disparity left.png right.png {results} {options}")
     assert run.lines == ["d.npy", "c.npy", "z.tif", "e.npy", "z.png", "p.ply"]
     disparity = np.load("d.npy")
     depth = 100 * 0.5 / (disparity + 2)
@@ -57,8 +60,7 @@ def test_all_results_of_a_pair(calib: Path, remembering_networks: None) -> None:
 
 def test_unknown_pixels_have_no_depth(calib: Path, remembering_networks: None) -> None:
     options = f"{HAND} --unknown occluded --min-confidence 0.5 --max-depth 3 --stride 2"
-    run = pam(f"disparity left.png right.png -o d.npy --depth z.png --point-cloud p.ply {options}")
-    assert run.code == 0, run.stderr
+    succeed(f"disparity left.png right.png -o d.npy --depth z.png --point-cloud p.ply {options}")
     depth = 50 / (np.load("d.npy") + 2)
     near = depth <= 3
     assert 0 < np.count_nonzero(near) < near.size
@@ -75,8 +77,7 @@ def test_a_batch_from_stored_disparities(calib: Path) -> None:
         Path(f"disp/{name}.pfm").write_bytes(encode_disparity(np.full((64, 96), 8.0 + index), ".pfm").data)
         Image.open("left.png").save(f"lefts/{name}.png")
     command = "depth disp --calibration calib.txt --image lefts --depth z/ --point-cloud"
-    run = pam(command, "z/")
-    assert run.code == 0, run.stderr
+    run = succeed(command, "z/")
     assert names("z") == ["a_cloud.ply", "a_depth.tif", "b_cloud.ply", "b_depth.tif"]
     np.testing.assert_allclose(depth_of("z/b_depth.tif"), 50 / 11, rtol=1e-6)
     assert len(PlyData.read("z/a_cloud.ply")["vertex"]) == 64 * 96
@@ -87,40 +88,30 @@ def test_a_batch_from_stored_disparities(calib: Path) -> None:
     refuse(pam(f"depth disp {HAND} --image left.png --depth w/"), 2, "one file for several maps")
 
 
-def test_the_sample_by_middleburys_formula() -> None:
-    folder = Path(__file__).parents[2] / "scripts" / "sample"
-    run = pam("depth", folder / "disparity.pfm", "--calibration", folder / "calib.txt", "-o", "z.npy")
-    assert run.code == 0, run.stderr
-    expected = 0.193001 * 994.978 / (read_disparity(folder / "disparity.pfm") + 31.086)
-    np.testing.assert_allclose(np.load("z.npy"), expected, rtol=1e-5)
-
-
 def test_formula_and_units_are_told(here: Path) -> None:
     Path("d.tif").write_bytes(encode_disparity(np.full((64, 96), 8, np.float32), ".tif").data)
-    run = pam(f"depth d.tif {HAND} -o z.tif --verbose")
-    assert run.code == 0, run.stderr
+    run = succeed(f"depth d.tif {HAND} -o z.tif --verbose")
     assert "depth (m) = 100 px * 0.5 m / (disparity (px) + 2 px)" in run.stderr
     assert depth_of("z.tif")[0, 0] == pytest.approx(5)
     for name, unit in (("d.tif", "disparity in pixels"), ("z.tif", "metres")):
         with Image.open(name) as file:
             assert file.tag_v2[270] == f"{unit}; NaN is unknown"  # type: ignore[attr-defined]
     assert "depth (m) =" not in pam(f"depth d.tif {HAND} -o quiet.tif").stderr
-
-
-def test_beyond_what_a_png_holds(here: Path) -> None:
     Path("d.npy").write_bytes(encode_disparity(np.array([[1.0, 0.1], [np.nan, 0.0]]), ".npy").data)
-    run = pam("depth", "d.npy", "--focal", "100", "--baseline", "0.5", "--depth", "z.png")
-    assert run.code == 0, run.stderr
+    run = pam("depth d.npy --focal 100 --baseline 0.5 --depth z.png")
     np.testing.assert_array_equal(np.asarray(Image.open("z.png")), [[50000, 0], [0, 0]])
     assert "1 pixels exceed 65.535 m" in run.stderr
 
 
-def test_a_calibration_of_another_size_is_scaled_and_said(calib: Path, remembering_networks: None) -> None:
+def test_a_calibration_of_another_size_is_scaled_and_said(calib: Path) -> None:
     Path("calib.txt").write_text(CALIB.replace("96", "192").replace("64", "128"))
-    run = pam("disparity left.png right.png -o d.npy --calibration calib.txt --depth z.npy")
-    assert run.code == 0, run.stderr
+    np.save("d.npy", np.full((64, 96), 8, np.float32))
+    run = succeed("depth d.npy --calibration calib.txt --depth z.npy")
     assert "the calibration of 192x128 px is scaled to 96x64 px: focal length 50 px" in run.stderr
-    np.testing.assert_allclose(np.load("z.npy"), 25 / (np.load("d.npy") + 1), rtol=1e-5)
+    np.testing.assert_allclose(np.load("z.npy"), 25 / (8 + 1), rtol=1e-5)
+    # Pixels that are stated by hand are those of the images.
+    succeed("depth d.npy --calibration calib.txt --focal 80 --doffs 3 --depth hand.npy")
+    np.testing.assert_allclose(np.load("hand.npy"), 80 * 0.5 / (8 + 3), rtol=1e-6)
 
 
 def test_refusals_write_nothing(calib: Path, remembering_networks: None) -> None:
@@ -151,8 +142,7 @@ def test_refusals_write_nothing(calib: Path, remembering_networks: None) -> None
 
 
 def test_show(calib: Path) -> None:
-    run = pam("calibration", "show", "calib.txt")
-    assert run.code == 0, run.stderr
+    run = succeed("calibration", "show", "calib.txt")
     assert run.lines == [
         "Middlebury calibration",
         "rectified images:",
@@ -176,28 +166,22 @@ def test_show_cameras_as_they_stand(here: Path) -> None:
     photographs(*sample((0, 0, 96, 64))).write(here)
     (facts,) = pam("calibration", "show", "rig.yaml", "--json").records
     stored = read_calibration(Path("rig.yaml")).rig
-    assert facts["kind"] == "OpenCV"
+    assert (facts["kind"], facts["rig"]["model"]) == ("OpenCV", "pinhole")
     assert facts["rig"]["baseline_m"] == pytest.approx(stored.baseline)
     assert facts["rig"]["right_camera_at_m"] == pytest.approx([0.2, 0.004, -0.003])
     assert facts["rig"]["right_camera_turned_degrees"] == pytest.approx(
         np.degrees(np.linalg.norm([0.015, 0.02, 0.02]))
     )
     assert b"  right camera turned degrees 1" in pam("calibration", "show", "rig.yaml").stdout
-
-
-def test_show_a_fisheye(here: Path) -> None:
     photographs(*sample((0, 0, 96, 64)), fisheye=True).write(here)
-    for options, model in (((), "pinhole"), (("--fisheye",), "fisheye")):
-        (facts,) = pam("calibration", "show", "rig.yaml", "--json", *options).records
-        assert facts["rig"]["model"] == model
+    (facts,) = pam("calibration show rig.yaml --json --fisheye").records
+    assert facts["rig"]["model"] == "fisheye"
 
 
 def test_negative_disparities(pair: Path, remembering_networks: None) -> None:
     command = "disparity left.png right.png --min-disparity -40"
-    run = pam(command, "-o", "d.tif", "--color-map", "c.png")
-    assert run.code == 0, run.stderr
-    plain = pam("disparity", "left.png", "right.png", "-o", "plain.tif")
-    assert plain.code == 0
+    succeed(command, "-o", "d.tif", "--color-map", "c.png")
+    succeed("disparity", "left.png", "right.png", "-o", "plain.tif")
     assert np.median(np.abs(depth_of("d.tif") - depth_of("plain.tif"))) < 1
     table = """
         2 -o d.png | d.png | --min-disparity | .pfm
@@ -217,26 +201,12 @@ def test_what_lies_beside_disparities_is_none(here: Path) -> None:
     said = "ignored, because their names are not those of left disparity maps: "
     assert f"{said}maps/a_confidence.tif, maps/a_depth.tif\n" in run.stderr
     run = pam(f"depth maps {HAND} --point-cloud cloud/ -q")
-    assert names("cloud") == ["a_cloud.ply", "b_depth_cloud.ply"], (
-        "points are in the left camera's coordinates"
-    )
-
-
-def test_disparities_from_elsewhere_are_sent_to_their_folder(here: Path) -> None:
-    for name in ("a", "b"):
-        Path(f"{name}.pfm").write_bytes(encode_disparity(np.ones((4, 6), np.float32), ".pfm").data)
+    made = ["a_cloud.ply", "b_depth_cloud.ply"]
+    assert names("cloud") == made, "points are in the left camera's coordinates"
     Path("work").mkdir()
     os.chdir("work")
-    run = pam(f"depth {HAND} -o z/", f"{here}/a.pfm", f"{here}/b.pfm")
-    assert "name their folder" in refuse(run, 2, "a.pfm lies outside")
-
-
-def test_pixels_by_hand_are_those_of_the_images(calib: Path) -> None:
-    """Whatever the size that the calibration is of."""
-    Path("calib.txt").write_text(CALIB.replace("96", "192").replace("64", "128"))
-    Path("d.pfm").write_bytes(encode_disparity(np.full((64, 96), 8.0, np.float32), ".pfm").data)
-    pam("depth d.pfm --calibration calib.txt --focal 80 --doffs 3 --depth z.npy")
-    np.testing.assert_allclose(np.load("z.npy"), 80 * 0.5 / (8 + 3), rtol=1e-6)
+    run = pam(f"depth {HAND} -o z/ {here}/maps/a.tif {here}/maps/b_depth.tif")
+    refuse(run, 2, "a.tif lies outside", "name their folder")
 
 
 def test_lengths_and_the_principal_point(calib: Path) -> None:
@@ -245,22 +215,18 @@ def test_lengths_and_the_principal_point(calib: Path) -> None:
     rig = "M1: &k [100, 0, 2, 0, 100, 1, 0, 0, 1]\nM2: *k\nR: [1, 0, 0, 0, 1, 0, 0, 0, 1]\nT: [-4.14, 0, 0]\n"
     Path("rig.yaml").write_text(rig)
     Path("K.txt").write_text("100 0 2 0 100 1 0 0 1\n0.5\n")
-    depths = {}
-    for name, arguments in {
-        "doubted": ("--calibration", "rig.yaml"),
-        "mm": ("--calibration", "rig.yaml", "--unit", "mm"),
-        "squares": ("--calibration", "rig.yaml", "--unit", "25mm"),
-        "baseline": ("--focal", "100", "--baseline", "4.14mm"),
-        "k": ("--calibration", "K.txt", "--max-depth", "600cm"),
-        "near": ("--calibration", "K.txt", "--max-depth", "4"),
+    for options, expected in {
+        "--calibration rig.yaml": 41.4,
+        "--calibration rig.yaml --unit mm": 0.0414,
+        "--calibration rig.yaml --unit 25mm": 1.035,
+        "--focal 100 --baseline 4.14mm": 0.0414,
+        "--calibration K.txt --max-depth 600cm": 5.0,
+        "--calibration K.txt --max-depth 4": np.nan,
     }.items():
-        run = pam("depth", "d.npy", *arguments, "--depth", f"{name}.npy")
-        assert run.code == 0, run.stderr
-        assert ("--unit mm, --unit cm, or --unit 25mm" in run.stderr) == (name == "doubted")
-        depths[name] = float(np.load(f"{name}.npy")[0, 0])
-    expected = {"doubted": 41.4, "mm": 0.0414, "squares": 1.035, "baseline": 0.0414, "k": 5.0, "near": np.nan}
-    assert depths == pytest.approx(expected, nan_ok=True)
-    coarse = pam("depth", "d.npy", "--focal", "100", "--baseline", "4.14mm", "--depth", "z.png")
+        run = succeed(f"depth d.npy {options} --depth z.npy --overwrite")
+        assert ("--unit mm, --unit cm, or --unit 25mm" in run.stderr) == (expected == 41.4)
+        assert np.load("z.npy")[0, 0] == pytest.approx(expected, nan_ok=True)
+    coarse = pam("depth d.npy --focal 100 --baseline 4.14mm --depth z.png")
     assert "the 1 mm steps of 16 bits are 2.4 % of the median depth" in coarse.stderr
     for name, more in {"centre": (), "stated": ("--principal-point", "2,1")}.items():
         run = pam(f"depth d.npy --focal 100 --baseline 0.5 --point-cloud {name}.ply", *more)
@@ -268,5 +234,164 @@ def test_lengths_and_the_principal_point(calib: Path) -> None:
     stated, centre = (PlyData.read(f"{name}.ply")["vertex"] for name in ("stated", "centre"))
     assert (stated["x"][0], stated["y"][0]) == pytest.approx((-0.1, -0.05))
     assert centre["x"][0] == pytest.approx(-0.125)
-    kinds = "float x", "float y", "float z", "uchar red", "uchar green", "uchar blue"
-    assert [*map(str, stated.properties)] == [f"property {kind}" for kind in kinds]
+
+
+# --- positions of points and boxes --------------------------------------------------------------------------
+
+
+SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
+CAMERA = ("--focal", "700", "--baseline", "0.1m", "--principal-point", "40,30")
+
+
+def positions(run: Run) -> list[dict[str, str]]:
+    assert run.code == 0, run.stderr
+    return [*csv.DictReader(io.StringIO(run.stdout.decode()))]
+
+
+@pytest.fixture
+def maps(here: Path) -> Path:
+    (here / "maps").mkdir()
+    for name, value in (("near", 35), ("far", 7)):
+        np.save(here / f"maps/{name}.npy", np.full((60, 80), value, np.float32))
+    return here
+
+
+def test_positions_as_a_table_and_as_json(maps: Path) -> None:
+    command = ("depth", "maps/near.npy", *CAMERA, "--at", "40,30", "--at", "60,10,20,20")
+    rows = positions(pam(*command))
+    assert [(row["image"], float(row["z_m"])) for row in rows] == [("maps/near.npy", 2)] * 2
+    assert float(rows[1]["x_m"]) == pytest.approx(29.5 * 2 / 700, abs=1e-6)
+    assert float(rows[0]["z_error_m"]) == pytest.approx(2**2 * 0.5 / 70, rel=1e-4)
+    record = json.loads(pam(*command, "--json").stdout)
+    assert record["distances"][1]["z_m"] == 2
+    assert (record["outputs"], record["status"]) == ({}, "ok")
+
+
+def test_each_box_of_a_batch_belongs_to_its_image(maps: Path) -> None:
+    Path("boxes.csv").write_text("image,x,y,label\nnear,5,5,cup\nfar,5,5,hill\nfar,6,5,tree\n")
+    rows = positions(pam("depth", "maps", *CAMERA, "--boxes", "boxes.csv", "-o", "z/"))
+    found = {(row["image"], row["label"], float(row["z_m"])) for row in rows}
+    far = {("maps/far.npy", label, 10.0) for label in ("hill", "tree")}
+    assert found == {("maps/near.npy", "cup", 2.0), *far}
+    assert sorted(each.name for each in Path("z").iterdir()) == ["far_depth.tif", "near_depth.tif"]
+
+
+def test_a_pair_is_measured_where_it_is_confident(here: Path) -> None:
+    for side in ("left", "right"):
+        Image.open(SAMPLE / f"{side}.png").crop((240, 120, 400, 220)).save(f"{side}.png")
+    command = ("disparity", "left.png", "right.png", *CAMERA, "--at", "100,50,20,20", "--max-disparity", "64")
+    (row,), (all_of_it,) = positions(pam(*command)), positions(pam(*command, "--min-confidence", "0"))
+    assert float(row["z_m"]) == pytest.approx(float(all_of_it["z_m"]), rel=0.05)
+    assert 0 < float(row["known"]) < float(all_of_it["known"]) == 1
+    (sure,) = positions(pam(*command, "--min-confidence", "1"))
+    assert (sure["known"], sure["z_m"]) == ("0", "")
+
+
+def test_what_is_refused(maps: Path) -> None:
+    for side in ("left", "right"):
+        Image.new("RGB", (80, 60)).save(f"{side}.png")
+    refuse_all("2 maps/near.npy --at 1,2 | --at requires --calibration or --focal", "depth")
+    table = """
+        2 maps/near.npy --at 1,2,3 | --at must be X,Y or X,Y,WIDTH,HEIGHT
+        2 maps/near.npy --at 1,2,0,4 | at least 1 px wide
+        2 maps/near.npy --at 1,2 --boxes b.csv | cannot use both
+        2 maps/near.npy --at 1,2 -o - | to stdout
+        2 maps/near.npy --at 1,2 --skip-existing | cannot use both
+        3 maps/near.npy --at 100,2 | outside of the 80x60 px image
+        3 maps/near.npy --boxes b.csv | there is no such file
+        2 left.jpg right.jpg --at 1,2 | pam disparity LEFT RIGHT
+        2 left.png right.png --at 1,2 | pam disparity LEFT RIGHT
+    """
+    refuse_all(table, "depth", *CAMERA)
+
+
+def test_disparity_maps_in_place_of_images(maps: Path) -> None:
+    run = pam("disparity", "maps/near.npy", *CAMERA, "--at", "1,2")
+    refuse(run, 2, "pam depth converts stored disparity maps")
+    for side in ("left", "right"):
+        Image.new("L", (80, 60)).save(f"disp_{side}.png")
+    run = pam("disparity", "disp_left.png", "disp_right.png", "-o", "a.pfm", "--weights", "none.safetensors")
+    assert "named like disparity maps: pam depth converts those" in run.stderr
+
+
+# --- units of disparity files -------------------------------------------------------------------------------
+
+
+MAP = np.add.outer(np.linspace(20, 40, 60), np.linspace(0, 20, 80))
+
+
+def depth(*arguments: str) -> Run:
+    return pam(
+        "depth", *arguments, "--focal", "700", "--baseline", "0.12m", "--depth", "z.npy", "--overwrite"
+    )
+
+
+def test_depth_of_files_in_other_units(here: Path) -> None:
+    cv2.imwrite("d.png", np.rint(MAP * 16).astype(np.uint16))
+    assert "--scale 16 (OpenCV's StereoSGBM)" in depth("d.png").stderr
+    assert depth("d.png", "--scale", "16").complaints == []
+    metres = np.load("z.npy")
+    assert (metres.min(), metres.max()) == pytest.approx((1.4, 4.2), rel=0.01)
+    cv2.imwrite("d.png", np.rint(MAP * 100).astype(np.uint16))
+    assert "PNG files are read with 256 units per px" in depth("d.png").stderr
+    refuse(depth("d.png", "--prediction-scale", "16"), 2, "did you mean --scale?")
+
+
+def test_opencv_integers_and_their_marker_become_no_wall(here: Path) -> None:
+    numbers = np.rint(MAP * 16).astype(np.int16)
+    numbers[:, 30:39] = -16
+    np.save("d.npy", numbers)
+    assert "are -1 px and are treated as unknown" in depth("d.npy").stderr
+    metres = np.load("z.npy")
+    assert np.isnan(metres[:, 30:39]).all()
+    assert (np.nanmin(metres), np.nanmax(metres)) == pytest.approx((1.4, 4.2), rel=0.01)
+    np.save("d.npy", np.where(numbers < 0, 25.5, MAP).astype(np.float32))
+    assert depth("d.npy", "--scale", "1", "--invalid", "25.5").complaints == []
+    np.testing.assert_array_equal(np.isnan(np.load("z.npy")), numbers < 0)
+
+
+def test_the_unit_of_a_ground_truth_is_found_and_declared(here: Path) -> None:
+    for part in ("left", "right", "disparity"):
+        Path("set", part).mkdir(parents=True)
+    for side in ("left", "right"):
+        image = Image.open(SAMPLE / f"{side}.png").convert("RGB")
+        image.crop((240, 120, 540, 290)).save(f"set/{side}/a.png")
+    truth = cv2.imread(str(SAMPLE / "disparity.pfm"), cv2.IMREAD_UNCHANGED)[120:290, 240:540]
+    truth = np.where(np.isfinite(truth), truth, 0)
+    cv2.imwrite("set/disparity/a.png", np.rint(truth * 100).astype(np.uint16))
+    run = pam("dataset verify pairs:set")
+    assert run.code == 3
+    assert b"matches with 100 units per pixel (add the key scale=100)" in run.stdout
+    succeed("dataset verify pairs:set?scale=100")
+    Path("made").mkdir()
+    cv2.imwrite("made/a.png", np.rint(truth * 2.56).astype(np.uint16))
+    run = pam("eval disparity --data pairs:set?scale=100 --predictions made")
+    refuse(run, 3, "times the ground truth nearly everywhere", "--scale ")
+
+
+def test_depth_becomes_the_disparity_that_it_was_made_from(here: Path) -> None:
+    camera = ("--focal", "700", "--baseline", "0.12m", "--doffs", "3")
+    numbers = MAP.astype(np.float32)
+    numbers[:, 30:39] = np.nan
+    np.save("d.npy", numbers)
+    for place, tolerance in (("z.npy", 1e-4), ("z.png", 0.3)):
+        succeed("depth", "d.npy", *camera, "-o", place)
+        succeed("depth", place, *camera, "--invert", "-o", f"{place}.npy")
+        np.testing.assert_allclose(np.load(f"{place}.npy"), numbers, atol=tolerance)
+    np.save("cm.npy", (100 * 84 / (MAP + 3)).astype(np.uint8))
+    refuse(
+        pam("depth", "cm.npy", *camera, "--invert", "-o", "x.npy"), 3, "uint8", "units per m with --scale N"
+    )
+    refuse(pam("depth", "z.npy", *camera, "--invert"), 2, "--invert requires --depth")
+    run = pam("depth", "z.npy", *camera, "--invert", "-o", "x.npy", "--scale", "1000")
+    assert "--scale states the units per m" in run.stderr
+
+
+def test_an_image_that_was_resized_without_its_calibration(here: Path) -> None:
+    np.save("d.npy", MAP.astype(np.float32))
+    command = "depth d.npy --focal 700 --baseline 1 --at 1,2 --principal-point"
+    run = pam(command, "159.5,119.5")
+    assert "multiply the calibration by 0.25" in run.stderr
+    assert "(--focal 175 and --principal-point 39.875,29.875)" in run.stderr
+    for point in ("42,28", "159,40"):
+        assert "multiply" not in pam(command, point).stderr

@@ -1,24 +1,26 @@
-"""pam dataset prepare-flickr1024: what a user types, what comes of it, and what goes wrong."""
+"""`pam dataset prepare-flickr1024` and `pam dataset stats`: patches and pairs, and what goes wrong."""
 
 from __future__ import annotations
 
-import errno
+import csv
+import json
 import os
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from pam_program import Run, files, forked, gate, names, pam, refuse, refuse_all, unchanged
-from published import LARGE, SMALL, archive, tree
+from numpy.typing import NDArray
+from pam_program import Run, files, forked, gate, names, pam, refuse, refuse_all, succeed, unchanged
+from PIL import Image
+from published import LARGE, SMALL, archive, png, split_stereogram, tree, views
 from published import files as pictures
 
 from pamcli.cli.progress import Progress
 from pamcli.evaluation.image_quality import CNNIQA
-from pamcli.files import atomic
-from pamcli.flickr1024 import resumable
+from pamcli.flickr1024 import resumable, stereogram_pairs
 
 PREPARE = ["dataset", "prepare-flickr1024", "Flickr1024/", "-o", "out", "--scale", "2", "--workers", "1"]
 
@@ -53,6 +55,10 @@ def test_patches_of_the_published_set_with_counts_and_a_data_set_that_can_be_rea
         "8 patches of 2 pairs, about 0.4 MB to write",
     ]
     assert names("out") == ["x2/index.json", "x2/manifest.csv", "x2/pixels.npy"]
+    with unchanged():
+        again = pam(*PREPARE)
+    assert result(again) == run.lines
+    assert "out/x2 is already complete" in again.complaints
     assert result(pam("dataset verify flickr1024:out")) == [
         "flickr1024:out: 8 pairs, 0 damage, 0 incomplete; layout unverified: the names of the images"
     ]
@@ -84,33 +90,9 @@ def test_added_sets_a_list_and_the_authors_tree() -> None:
     assert len(names("out/patches_x2")) == 3 * 4
     # The authors number Middlebury first.
     assert Path("out/patches_x2.csv").read_text().splitlines()[1].startswith("000001,middlebury,Piano,2,2,")
-
-
-def test_archives_and_other_layouts_give_the_same_patches(published: Path) -> None:
-    whole = pam(*PREPARE)
-    assert whole.code == 0
-    archive(Path("zips/Train.zip"), pictures({"Train/0001": LARGE, "Train/0002": SMALL}))
-    archive(Path("zips/Test.zip"), pictures({"0001": SMALL}))
-    for number, given in enumerate((["zips"], ["zips/Train.zip"], ["Flickr1024/Train"])):
-        out = f"out{number}"
-        result(pam("dataset", "prepare-flickr1024", *given, "-o", out, "--scale", "2", "--workers", "1"))
-        assert files(Path(out)) == files(Path("out"))
-    for side, folder in (("L", "left"), ("R", "right")):
-        for name in ("0001", "0002"):
-            Path("own", folder).mkdir(parents=True, exist_ok=True)
-            shutil.copy(published / f"Train/{name}_{side}.png", f"own/{folder}/{name}.png")
-    run = pam("dataset", "prepare-flickr1024", "pairs:own", "-o", "own2", "--scale", "2", "--workers", "1")
-    assert result(run)[-1] == "own2/x2: 2 pairs, 8 patches"
-    assert Path("own2/x2/pixels.npy").read_bytes() == Path("out/x2/pixels.npy").read_bytes()
-
-
-@pytest.mark.parametrize("store", ["packed", "folders"])
-@pytest.mark.usefixtures("published")
-def test_any_number_of_workers_gives_the_same_bytes(store: str) -> None:
-    for workers in ("1", "2"):
-        command = [*PREPARE[:4], f"out{workers}", *PREPARE[5:-1], workers, "--store", store]
-        assert result(pam(*command))[-1].endswith(": 2 pairs, 8 patches")
-    assert files(Path("out1")) == files(Path("out2"))
+    run = pam("dataset", "stats", "out/patches_x2", "--workers", "1", "--count", "2", "--jsonl")
+    assert "patches without their images" in run.complaints[0]
+    assert run.records[0]["pairs"] == 2
 
 
 @pytest.mark.parametrize(
@@ -137,39 +119,25 @@ def test_a_run_that_is_stopped_goes_on_and_ends_in_the_same_bytes(
     assert files(Path("out")) == files(Path("whole"))
 
 
-@pytest.mark.usefixtures("published")
-def test_a_finished_folder_is_left_as_it_is() -> None:
-    first = pam(*PREPARE)
-    with unchanged():
-        again = pam(*PREPARE)
-    assert result(again) == result(first)
-    assert "out/x2 is already complete" in again.complaints
-
-
 @pytest.mark.usefixtures("published", "middlebury")
 def test_a_folder_of_other_options_or_images_is_refused() -> None:
     result(pam(*PREPARE))
     with unchanged():
-        run = pam(*PREPARE, "--add", "middlebury:midd")
-        refuse(_without_notes(run), 2, "out/x2 was made with other images: 2, now 3")
-        run = pam(*PREPARE, "--split", "test")
-        refuse(_without_notes(run), 2, "out/x2 was made with another split: train, now test")
+        run = pam(*PREPARE, "--add", "middlebury:midd", "-q")
+        refuse(run, 2, "out/x2 was made with other images: 2, now 3")
+        run = pam(*PREPARE, "--split", "test", "-q")
+        refuse(run, 2, "out/x2 was made with another split: train, now test")
     result(pam(*PREPARE, "--store", "folders"))  # another store and another scale stand beside
     shutil.rmtree("out/x2")
     Path("Flickr1024/Train/0001_R.png").write_bytes(b"no picture")
     assert pam(*PREPARE).code == 6
     with unchanged():
-        run = pam(*PREPARE, "--add", "middlebury:midd")
-        refuse(_without_notes(run), 2, "out/x2.unfinished was started with other images: 2, now 3")
-
-
-def _without_notes(run: Run) -> Run:
-    lines = [line for line in run.stderr.splitlines() if "(--split)" not in line]
-    return Run(run.code, run.stdout, "\n".join(lines))
+        run = pam(*PREPARE, "--add", "middlebury:midd", "-q")
+        refuse(run, 2, "out/x2.unfinished was started with other images: 2, now 3")
 
 
 @pytest.mark.usefixtures("published")
-def test_a_folder_that_holds_something_else_is_refused() -> None:
+def test_what_is_refused() -> None:
     Path("Flickr1024/Test").rename("Test")
     for place in ("mixed/notes.txt", "foreign/x2/pixels.npy", "file"):
         Path(place).parent.mkdir(parents=True, exist_ok=True)
@@ -177,6 +145,7 @@ def test_a_folder_that_holds_something_else_is_refused() -> None:
     os.symlink("loop", "loop")
     broken = tree(Path("broken"), {"0001": SMALL}) / "0001_L.png"
     broken.write_bytes(b"no picture")
+    tree(Path("tiny"), {"0001": (190, 90)})
     table = """
         2 Flickr1024 -o mixed | mixed holds files that pam did not write: notes.txt
         2 Flickr1024 -o foreign | foreign/x2 already exists
@@ -184,8 +153,23 @@ def test_a_folder_that_holds_something_else_is_refused() -> None:
         2 Flickr1024 -o Flickr1024/out | Flickr1024/out | inside
         7 Flickr1024 -o loop | cannot write loop
         3 broken -o out | broken/0001_L.png is not an image | --skip-damaged
+        3 Flickr1024 -o out --list none.txt | cannot read none.txt
+        2 Flickr1024 -o out --add kity2015:x | unknown data set 'kity2015'
+        3 Flickr1024 -o out --add kitti2015:x | x does not exist
+        3 none -o out | none does not exist
+        3 tiny -o out | too small for a patch | 192x72
     """
     refuse_all(table, "dataset prepare-flickr1024 --scale 2 --workers 1")
+    archive(Path("unsafe/more.zip"), {"0009_L.bmp": bytes(20 << 20)})
+    table = """
+        2 Flickr1024 | --scale | --from-stereograms
+        2 Flickr1024 --scale 2 --layout cross | --layout requires --from-stereograms
+        2 Flickr1024 --from-stereograms --infinity no --add pairs:x | --add requires --scale
+        2 Flickr1024 --scale 3 | --scale | --help lists all options
+        2 Flickr1024 --scale 2 --workers 0 | --workers | --help lists all options
+        3 unsafe --scale 2 | unsafe/more.zip is unsafe | to 20,971,520 bytes
+    """
+    refuse_all(table, "dataset prepare-flickr1024 -o out")
 
 
 @pytest.mark.usefixtures("published")
@@ -199,20 +183,13 @@ def test_a_truncated_image_is_named_the_rest_done_and_once_mended_it_goes_on() -
     assert run.complaints == [
         f"error: flickr1024/0001: {broken} is damaged or truncated: the file ends too early"
     ]
+    run = pam(*PREPARE[:4], "less", *PREPARE[5:], "--skip-damaged")
+    assert result(run)[-1].endswith("1 pair, 2 patches, 1 pair left out")
+    assert any("warning: flickr1024/0001: " in line for line in run.complaints)
+    assert pam("dataset verify flickr1024:less").lines[-1].startswith("flickr1024:less: 2 pairs, 0 damage")
     broken.write_bytes(good)
     assert result(pam(*PREPARE))[-1] == "out/x2: 2 pairs, 8 patches"
     assert files(Path("out")) == files(Path("whole"))
-
-
-@pytest.mark.parametrize(("store", "size"), [("packed", 2000), ("folders", 20)])
-@pytest.mark.usefixtures("published")
-def test_damaged_images_can_be_left_out(store: str, size: int) -> None:
-    broken = Path("Flickr1024/Train/0001_L.png")
-    broken.write_bytes(broken.read_bytes()[:size])
-    run = pam(*PREPARE, "--store", store, "--skip-damaged")
-    assert result(run)[-1].endswith("1 pair, 2 patches, 1 pair left out")
-    assert any("warning: flickr1024/0001: " in line for line in run.complaints)
-    assert pam("dataset verify flickr1024:out").lines[-1].startswith("flickr1024:out: 2 pairs, 0 damage")
 
 
 @pytest.mark.usefixtures("published")
@@ -230,90 +207,28 @@ def test_a_disk_that_is_too_small_is_told_before_any_work(monkeypatch: pytest.Mo
     usage = shutil.disk_usage(".")._replace(free=1000)
     monkeypatch.setattr(resumable.shutil, "disk_usage", lambda path: usage)
     with unchanged():
-        run = _without_notes(pam(*PREPARE))
+        run = pam(*PREPARE, "-q")
         refuse(run, 7, "out/x2 needs about 0.000442 GB, but only 1e-06 GB", "free some space")
-
-
-@pytest.mark.parametrize("store", ["packed", "folders"])
-@pytest.mark.usefixtures("published")
-def test_a_disk_that_fills_up_is_one_line_and_the_run_goes_on_once_there_is_room(store: str) -> None:
-    result(pam(*PREPARE[:4], "whole", *PREPARE[5:], "--store", store))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(atomic.os, "replace", _until_full(2 if store == "packed" else 20))
-        run = pam(*PREPARE, "--store", store, "-q")
-        refuse(run, 7, "no space left on device", "free some space")
-    assert result(pam(*PREPARE, "--store", store))[-1].endswith(": 2 pairs, 8 patches")
-    assert files(Path("out")) == files(Path("whole"))
-
-
-@pytest.mark.usefixtures("published")
-def test_a_disk_without_room_for_the_pixels_is_told_before_any_is_written(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def full(descriptor: int, offset: int, count: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
-    run = pam(*PREPARE, "-q")
-    refuse(run, 7, "cannot write out/x2.unfinished/store/pixels.npy: no space left on device")
-    assert names("out") == ["x2.unfinished/job.json"]
-
-
-def _until_full(count: int) -> Callable[[Path, Path], None]:
-    left = iter(range(count))
-
-    def replace(source: Path, target: Path) -> None:
-        if next(left, None) is None:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.rename(source, target)
-
-    return replace
-
-
-@pytest.mark.usefixtures("published")
-def test_options_that_make_no_sense() -> None:
-    tree(Path("tiny"), {"0001": (190, 90)})
-    archive(Path("unsafe/more.zip"), {"0009_L.bmp": bytes(20 << 20)})
-    table = """
-        2 Flickr1024 | --scale | --from-stereograms
-        2 Flickr1024 --scale 2 --layout cross | --layout requires --from-stereograms
-        2 Flickr1024 --from-stereograms --infinity no --add pairs:x | --add requires --scale
-        3 Flickr1024 --scale 2 --list none.txt | cannot read none.txt
-        2 Flickr1024 --scale 2 --add kity2015:x | unknown data set 'kity2015'
-        3 Flickr1024 --scale 2 --add kitti2015:x | x does not exist
-        2 Flickr1024 --scale 3 | --scale | --help lists all options
-        2 Flickr1024 --scale 2 --workers 0 | --workers | --help lists all options
-        3 none --scale 2 | none does not exist
-        3 tiny --scale 2 | too small for a patch | 192x72
-        3 unsafe --scale 2 | unsafe/more.zip is unsafe | to 20,971,520 bytes
-    """
-    refuse_all(table, "dataset prepare-flickr1024 -o out")
-
-
-# --- stats --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("published")
-def test_stats_beside_the_papers_table() -> None:
-    run = pam("dataset stats flickr1024:Flickr1024 --workers 1")
-    assert run.lines[0].split()[:4] == ["data", "pairs", "pixels", "per"]
-    assert run.lines[1].split()[:3] == ["flickr1024:Flickr1024", "2", "29698"]
-    assert "not computed: CNNIQA requires --cnniqa FILE; SR-metric requires pyiqa" in run.complaints[0]
 
 
 @pytest.mark.usefixtures("published")
 def test_stats_with_the_image_quality_of_both_views() -> None:
+    """Beside the table of the paper."""
     torch.manual_seed(0)
     torch.save(CNNIQA().state_dict(), "weights")
-    stats = ["dataset", "stats", "flickr1024:Flickr1024", "--workers", "1", "--cnniqa", "weights"]
-    (record,) = pam(*stats, "--jsonl").records
+    stats = ["dataset", "stats", "flickr1024:Flickr1024", "--workers", "1", "--cnniqa"]
+    (record,) = pam(*stats, "weights", "--jsonl").records
     assert record["cnniqa"] == pytest.approx((record["cnniqa_left"] + record["cnniqa_right"]) / 2)
-    run = pam(*stats)
+    run = pam(*stats, "weights")
+    assert run.lines[0].split()[:4] == ["data", "pairs", "pixels", "per"]
+    assert run.lines[1].split()[:3] == ["flickr1024:Flickr1024", "2", "29698"]
     assert run.lines[0].split()[-3:] == ["CNNIQA", "left", "right"]
     assert run.lines[1].split()[-3] == f"{record['cnniqa']:.2f}"
     words = run.lines[3].split()
     assert (words[:7], words[-3]) == (["KITTI", "2012", "in", "the", "paper", "194", "462564"], "20.32")
-    refuse(pam(*stats[:-1], "none"), 4, "checkpoint none does not exist")
+    refuse(pam(*stats, "none"), 4, "checkpoint none does not exist")
+    run = pam(*stats[:-1])
+    assert "not computed: CNNIQA requires --cnniqa FILE; SR-metric requires pyiqa" in run.complaints[0]
 
 
 @pytest.mark.usefixtures("published")
@@ -333,26 +248,119 @@ def test_stats_names_copies_and_damage_and_ends_with_3() -> None:
     assert line.startswith("error: flickr1024:Flickr1024: 0004: Flickr1024/Train/0004_R.png is not an image")
 
 
-@pytest.mark.usefixtures("published")
-def test_stats_of_a_tree_of_patches_says_that_it_is_of_patches() -> None:
-    result(pam(*PREPARE, "--store", "folders"))
-    run = pam("dataset", "stats", "out/patches_x2", "--workers", "1", "--count", "3", "--jsonl")
-    assert "patches without their images" in run.complaints[0]
-    assert run.records[0]["pairs"] == 3
+# --- stereograms --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("store", ["packed", "folders"])
-def test_names_that_are_no_utf_8(here: Path, store: str) -> None:
-    tree(here / "Flickr1024", {"Train/0001": SMALL})
-    for side in "LR":
-        os.rename(
-            f"Flickr1024/Train/0001_{side}.png", os.fsdecode(b"Flickr1024/Train/\xff_%s.png" % side.encode())
-        )
-    run = pam(*PREPARE, "--store", store)
-    assert result(run)[-1] == {"packed": "out/x2: 1 pair, 2 patches"}.get(
-        store, "out/patches_x2: 1 pair, 2 patches"
-    )
-    assert "already complete" in pam(*PREPARE, "--store", store).stderr
-    manifest = Path("out/x2/manifest.csv" if store == "packed" else "out/patches_x2.csv").read_bytes()
-    assert manifest.splitlines()[1].startswith(b"000001,flickr1024,\xff,")
-    assert result(pam("dataset", "verify", "flickr1024:out"))
+STEREOGRAMS = ["dataset", "prepare-flickr1024", "found", "-o", "mine", "--from-stereograms", "--workers", "1"]
+STEREOGRAMS += ["--infinity", "no"]
+SIZE = (288, 132)
+
+
+@pytest.fixture
+def found(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two cross-eyed stereograms, one of them in a folder, one that cannot be used, one that is damaged."""
+    monkeypatch.setattr(stereogram_pairs, "rectify_stereogram", split_stereogram)
+    for seed, name in enumerate(("a.png", "trip/b.png")):
+        left, right = views(SIZE, seed)
+        (here / "found" / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / "found" / name).write_bytes(png(np.hstack([right, left])))
+    (here / "found/black.png").write_bytes(png(np.zeros((20, 40, 3), np.uint8)))
+    (here / "found/cut.png").write_bytes((here / "found/a.png").read_bytes()[:500])
+    return here / "found"
+
+
+@pytest.mark.usefixtures("found")
+def test_pairs_are_written_and_every_image_is_accounted_for() -> None:
+    run = succeed(*STEREOGRAMS, "--skip-damaged")
+    assert run.lines == [
+        "mine/pairs: 2 pairs, 1 set aside, 1 damaged; the reasons are in mine/stereograms.csv"
+    ]
+    damaged, aside = run.complaints
+    assert damaged.startswith("warning: cut.png: found/cut.png is damaged or truncated")
+    assert aside == "black.png is set aside: it is black"
+    made = [f"pairs/{name}_{side}.png" for name in ("a", "trip_b") for side in "LR"]
+    assert names("mine") == [*made, "stereograms.csv", "stereograms.json"]
+    for side, view in zip("LR", views(SIZE, 1), strict=True):
+        np.testing.assert_array_equal(np.asarray(Image.open(f"mine/pairs/trip_b_{side}.png")), view)
+    rows = list(csv.DictReader(Path("mine/stereograms.csv").read_text().splitlines()))
+    assert [(row["picture"], row["outcome"], row["reason"]) for row in rows] == [
+        ("a.png", "pair", ""),
+        ("black.png", "set aside", "it is black"),
+        ("cut.png", "damaged", "found/cut.png is damaged or truncated: the file ends too early"),
+        ("trip/b.png", "pair", ""),
+    ]
+    kept = [rows[3][key] for key in ("name", "width", "height", "certainty", "shift", "infinity")]
+    assert kept == ["trip_b", "288", "132", "0.75", "7", "no"]
+    report = json.loads(Path("mine/stereograms.json").read_text())
+    assert report["pictures"][3]["vertical_offset"] == 1.25
+
+
+def test_an_image_that_cannot_be_read_is_mended_or_left_out(found: Path) -> None:
+    whole = pam(*STEREOGRAMS, "--scale", "2")
+    assert (whole.code, whole.lines) == (6, [])
+    assert whole.complaints[0].startswith("error: cut.png: found/cut.png is damaged or truncated")
+    assert whole.complaints[1].startswith("3 of 4 images are done")
+    assert "--skip-damaged" in whole.complaints[1]
+    assert not Path("mine/pairs").exists()
+    (found / "cut.png").write_bytes((found / "a.png").read_bytes())
+    assert pam(*STEREOGRAMS).lines == [
+        "mine/pairs: 3 pairs, 1 set aside, 0 damaged; the reasons are in mine/stereograms.csv"
+    ]
+
+
+@pytest.mark.usefixtures("found")
+def test_patches_are_cut_from_the_pairs_in_one_go() -> None:
+    run = succeed(*STEREOGRAMS, "--scale", "2", "--skip-damaged")
+    assert run.lines[1:] == ["mine/x2: stereograms: 2 pairs, 12 patches", "mine/x2: 2 pairs, 12 patches"]
+    again = pam(*STEREOGRAMS, "--scale", "2", "--skip-damaged")
+    assert again.lines == run.lines
+    assert {"mine/pairs is already complete", "mine/x2 is already complete"} <= set(again.complaints)
+    assert pam("dataset verify flickr1024:mine").lines[-1].startswith("flickr1024:mine: 12 pairs, 0 dam")
+
+
+@pytest.mark.usefixtures("found")
+def test_the_layout_is_passed_on_and_belongs_to_the_folder() -> None:
+    succeed(*STEREOGRAMS, "--layout", "parallel", "--skip-damaged")
+    np.testing.assert_array_equal(np.asarray(Image.open("mine/pairs/a_L.png")), views(SIZE, 0)[1])
+    with unchanged():
+        refuse(pam(*STEREOGRAMS), 2, "mine/pairs was made with another layout: parallel, now auto")
+        other = [*STEREOGRAMS[:-1], "yes", "--layout", "parallel"]
+        refuse(pam(*other), 2, "mine/pairs was made with another infinity: no, now yes")
+
+
+@pytest.mark.usefixtures("found")
+def test_what_was_done_before_an_interruption_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pam(*STEREOGRAMS[:4], "whole", *STEREOGRAMS[5:], "--skip-damaged")
+    done: list[int] = []
+
+    def interrupted(picture: NDArray[np.generic], layout: str, infinity: str) -> object:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(picture.shape[1])
+        return split_stereogram(picture, layout, infinity)
+
+    monkeypatch.setattr(stereogram_pairs, "rectify_stereogram", interrupted)
+    assert pam(*STEREOGRAMS).code == 130
+    assert not Path("mine/pairs").exists()
+    done.clear()
+    run = succeed(*STEREOGRAMS, "--skip-damaged")
+    assert "mine/pairs is resumed: 2 of 4 images are done" in run.complaints
+    assert done == [2 * SIZE[0]]  # the one that was left; the damaged one is tried again, too
+    assert files(Path("mine")) == files(Path("whole"))
+
+
+def test_refusals(found: Path) -> None:
+    shutil.copy(found / "a.png", found / "trip_b.png")
+    Path("empty").mkdir()
+    table = """
+        2 found -o mine --infinity no | trip_b.png and trip/b.png would both become trip_b_L.png
+        2 found -o mine | --from-stereograms requires --infinity
+        3 empty -o mine --infinity no | empty contains no image
+    """
+    refuse_all(table, "dataset prepare-flickr1024 --from-stereograms --workers 1")
+
+
+def test_stereograms_in_an_archive(found: Path) -> None:
+    archive(Path("zips/all.zip"), {"x/c.jps": (found / "a.png").read_bytes()})
+    succeed(*STEREOGRAMS[:2], "zips", *STEREOGRAMS[3:])
+    assert names("mine/pairs") == ["all_x_c_L.png", "all_x_c_R.png"]

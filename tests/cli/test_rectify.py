@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 import yaml
-from pam_program import names, pam, refuse, refuse_all, unchanged
+from pam_program import names, pam, refuse, refuse_all, succeed, unchanged
 from PIL import Image
 from PIL.ExifTags import IFD, Base
 from unrectified import Photographs, photographs, sample
@@ -44,8 +44,7 @@ def difference(path: str, expected: np.ndarray) -> float:
 
 
 def test_a_pair_and_its_calibration(rig: Path, taken: Photographs) -> None:
-    run = pam("rectify left.png right.png --calibration rig.yaml -o l.png --output-right r.png")
-    assert run.code == 0, run.stderr
+    run = succeed("rectify left.png right.png --calibration rig.yaml -o l.png --output-right r.png")
     assert run.lines == ["l.png", "r.png"]
     assert names(".") == ["calibration.yaml", "l.png", "left.png", "r.png", "rig.yaml", "right.png"]
     left, right = sample(BOX)
@@ -69,75 +68,56 @@ def test_a_pair_and_its_calibration(rig: Path, taken: Photographs) -> None:
     assert not any("warning" in line for line in said)
 
 
-def test_sixteen_bits_and_fisheye(here: Path) -> None:
-    left, right = sample(BOX)
-    photographs(*(view.astype(np.uint16) * 257 for view in (left, right)), fisheye=True).write(here)
-    command = ["rectify", "left.png", "right.png", "--calibration", "rig.yaml", "-o", "out/"]
-    run = pam(*command, "--fisheye")
-    assert run.code == 0, run.stderr
-    assert read_image(Path("out/left.png")).pixels.dtype == np.uint16
-    assert difference("out/left.png", left) < 4
-    assert difference("out/right.png", right) < 4
-    refuse(pam(*command, "--fisheye", "-q"), 2, "2 results already exist")
-
-
 def test_kalibrs_fisheyes_whichever_camera_it_names_first(here: Path) -> None:
+    """Also of 16 bits, which stay 16 bits."""
     left, right = sample(BOX)
-    taken = photographs(left, right, fisheye=True)
+    taken = photographs(*(view.astype(np.uint16) * 257 for view in (left, right)), fisheye=True)
     taken.write(here)
     k1, d1, k2, d2, r, t = (np.asarray(taken.rig[key]) for key in ("M1", "D1", "M2", "D2", "R", "T"))
 
-    def camera(k: np.ndarray, d: np.ndarray, step: np.ndarray | None) -> dict[str, Any]:
-        pose = {} if step is None else {"T_cn_cnm1": [*step.tolist(), [0, 0, 0, 1]]}
+    def camera(k: np.ndarray, d: np.ndarray) -> dict[str, Any]:
         intrinsics = [float(k[at]) for at in ((0, 0), (1, 1), (0, 2), (1, 2))]
         lens = {"distortion_model": "equidistant", "distortion_coeffs": d.tolist()}
         size = {"resolution": [left.shape[1], left.shape[0]]}
-        return {"camera_model": "pinhole", "intrinsics": intrinsics} | lens | size | pose
+        return {"camera_model": "pinhole", "intrinsics": intrinsics} | lens | size
 
-    steps = np.column_stack([r, t]), np.column_stack([r.T, -r.T @ t])
-    chain = {"cam0": camera(k1, d1, None), "cam1": camera(k2, d2, steps[0])}
-    back = {"cam0": camera(k2, d2, None), "cam1": camera(k1, d1, steps[1])}
-    Path("camchain.yaml").write_text(yaml.safe_dump(chain))
-    Path("back.yaml").write_text(yaml.safe_dump(back))
-    command = ["rectify", "left.png", "right.png", "--calibration"]
-    run = pam(*command, "camchain.yaml", "-o", "out/")
-    assert run.code == 0, run.stderr
+    back = {"T_cn_cnm1": [*np.column_stack([r.T, -r.T @ t]).tolist(), [0, 0, 0, 1]]}
+    chain = {"cam0": camera(k2, d2), "cam1": camera(k1, d1) | back}
+    Path("back.yaml").write_text(yaml.safe_dump(chain))
+    command = ["rectify", "left.png", "right.png", "--calibration", "back.yaml", "-o", "out/"]
+    with unchanged():
+        refuse(pam(*command), 3, "left of the left camera", "--cameras 1:0")
+    run = succeed(*command, "--cameras", "1:0")
+    assert read_image(Path("out/left.png")).pixels.dtype == np.uint16
     assert difference("out/left.png", left) < 4
+    assert difference("out/right.png", right) < 4
     # Of the lens's angles some are lost in a flat image: how many is said, and which option takes more.
     (said,) = (line for line in run.complaints if "fisheye lens" in line)
     assert said.endswith("(--fov changes it)")
     sees, keeps = (float(width) for width in re.findall(r"(\d+)x\d+ degrees", said))
-    width = left.shape[1]
-    assert 2 * np.degrees(np.arctan(width / 2 / k1[0, 0])) * 0.97 < keeps < sees
-    with unchanged():
-        refuse(pam(*command, "back.yaml", "-o", "other/"), 3, "left of the left camera", "--cameras 1:0")
-    run = pam(*command, "back.yaml", "--cameras", "1:0", "-o", "other/")
-    assert run.code == 0, run.stderr
-    same = (Path(folder, "right.png").read_bytes() for folder in ("out", "other"))
-    assert len(set(same)) == 1
+    assert 2 * np.degrees(np.arctan(left.shape[1] / 2 / k1[0, 0])) * 0.97 < keeps < sees
+    succeed("rectify left.png right.png --calibration rig.yaml --fisheye -o same/")
+    assert Path("same/right.png").read_bytes() == Path("out/right.png").read_bytes()
 
 
-@pytest.mark.parametrize("factor", [0.5, 2])
-def test_resized_images_whose_calibration_was_not(rig: Path, factor: float) -> None:
+def test_resized_images_whose_calibration_was_not(rig: Path) -> None:
     text = re.sub(r"image_(width|height): .*\n", "", Path("rig.yaml").read_text())
     Path("sizeless.yaml").write_text(text)
     for side in ("left", "right"):
         image = Image.open(f"{side}.png")
-        image.resize([round(factor * each) for each in image.size]).save(f"{side}.png")
+        image.resize([each // 2 for each in image.size]).save(f"{side}.png")
     run = pam("rectify left.png right.png --calibration sizeless.yaml -o out/")
-    found = re.search(
-        r"the principal point .* if it was resized, multiply the calibration by ([\d.]+)", run.stderr
-    )
+    said = r"the principal point .* if it was resized, multiply the calibration by ([\d.]+)"
+    found = re.search(said, run.stderr)
     assert found, run.stderr
-    assert float(found[1]) == pytest.approx(factor, rel=0.1)
+    assert float(found[1]) == pytest.approx(0.5, rel=0.1)
 
 
 def test_a_batch_is_resumed(rig: Path, taken: Photographs) -> None:
     for name in ("a", "b"):
         taken.write(rig, f"lefts/{name}.jpg", f"rights/{name}.jpg")
     command = ["rectify", "lefts", "rights", "--calibration", "rig.yaml", "-o", "out/", "--format", "jpg"]
-    run = pam(*command, "--jsonl")
-    assert run.code == 0, run.stderr
+    run = succeed(*command, "--jsonl")
     assert [record["vertical_offset"] < 0.5 for record in run.records] == [True, True]
     assert "px, in 2 checked pairs" in run.stderr
     files = ["a_left.jpg", "a_right.jpg", "b_left.jpg", "b_right.jpg", "calibration.yaml"]
@@ -146,9 +126,6 @@ def test_a_batch_is_resumed(rig: Path, taken: Photographs) -> None:
     again = pam(*command, "--skip-existing")
     assert again.lines == ["out/b_left.jpg", "out/b_right.jpg"]
     assert names("out") == files
-    Path("out/calibration.yaml").unlink()
-    run = pam(*command, "--skip-existing")
-    assert "out/calibration.yaml is not written" in run.stderr
 
 
 def test_the_cameras_own_calibration_is_not_replaced_by_what_a_list_makes(rig: Path) -> None:
@@ -167,32 +144,24 @@ def test_another_calibration_in_the_way_is_kept(rig: Path) -> None:
     command = ["rectify", "left.png", "right.png", "--calibration", "rig.yaml", "-o", "l.png", "-q"]
     with unchanged():
         refuse(pam(*command), 2, "calibration.yaml exists", "--overwrite")
-    assert pam(*command, "--output-calibration", "other.yaml").code == 0
+    succeed(*command, "--output-calibration", "other.yaml")
     assert Path("calibration.yaml").read_text() == "P1: mine\n"
     assert read_calibration(Path("other.yaml")).rectified is not None
-    assert pam(*command, "--overwrite").code == 0
+    succeed(*command, "--overwrite")
     assert read_calibration(Path("calibration.yaml")).rectified is not None
 
 
 def test_what_is_seen_and_how_large(rig: Path) -> None:
-    command = "rectify left.png right.png --calibration rig.yaml -o out/ --overwrite -q"
-    assert pam(command, "--alpha", "1", "--size", "200x150", "--baseline", "0.5").code == 0
+    command = "rectify left.png right.png --calibration rig.yaml -o out/ --overwrite"
+    run = succeed(command, "--alpha", "1", "--size", "200x150", "--baseline", "0.5")
+    assert "assumed to be in metres" not in run.stderr
     whole = read_image(Path("out/left.png")).pixels
     assert whole.shape == (150, 200, 3)
     assert (whole[:4] == 0).all(axis=2).mean() > 0.3  # black beyond what the camera saw
     calibration = read_calibration(Path("out/calibration.yaml")).rectified
     assert calibration.size == (200, 150)
     assert calibration.baseline == pytest.approx(0.5)
-
-
-def test_a_stated_baseline_says_its_unit(rig: Path) -> None:
-    command = "rectify left.png right.png --calibration rig.yaml -o out/ --overwrite --baseline"
-    run = pam(command, "0.2")
-    assert run.code == 0, run.stderr
-    assert "assumed to be in metres" not in run.stderr
-    assert "baseline 0.2 m" in run.stderr
-    run = pam(command, "193")
-    assert run.code == 0, run.stderr
+    run = pam(command, "--baseline", "193")
     assert "warning: rig.yaml: the baseline of 193 m is perhaps in millimetres" in run.stderr
 
 
@@ -201,30 +170,12 @@ def test_ros_has_its_own_projections(rig: Path, taken: Photographs) -> None:
     left, right = taken.ros(focal_length=330.0)
     Path("left.yaml").write_text(left)
     Path("right.yaml").write_text(right)
-    command = ["rectify", "left.png", "right.png", "--calibration", "left.yaml"]
-    run = pam(*command, "--calibration", "right.yaml", "-o", "out/")
-    assert run.code == 0, run.stderr
+    run = succeed("rectify left.png right.png --calibration left.yaml --calibration right.yaml -o out/")
     assert run.complaints[0] == "rectified with R and P of the calibration"
-    (offset,) = (float(line.split()[3]) for line in run.complaints if line.startswith("median vertical"))
-    assert offset < 0.3
     made = read_calibration(Path("out/calibration.yaml")).rectified
     said = read_calibration("left.yaml", "right.yaml").rectified
     assert (made.focal_length, made.principal) == (said.focal_length, said.principal) == (330, (199.5, 149.5))
     assert made.baseline == pytest.approx(taken.baseline)
-    anew = pam(*command, "--calibration", "right.yaml", "-o", "anew/", "--alpha", "0")
-    assert "by its own R and P" not in anew.stderr
-    assert read_calibration(Path("anew/calibration.yaml")).rectified != made
-
-
-KITTI = """S_0{n}: 400 360
-K_0{n}: 380 0 200 0 380 180 0 0 1
-D_0{n}: 0 0 0 0 0
-R_0{n}: 1 0 0 0 1 0 0 0 1
-T_0{n}: {t} 0 0
-S_rect_0{n}: 400 300
-R_rect_0{n}: 1 0 0 0 1 0 0 0 1
-P_rect_0{n}: 380 0 200 {p} 0 380 150 0 0 0 1 0
-"""
 
 
 def test_without_a_calibration(here: Path) -> None:
@@ -236,8 +187,7 @@ def test_without_a_calibration(here: Path) -> None:
     with Image.open("left.png") as image:
         image.load()
     image.save("left.png", exif=notes, dpi=(300, 300), icc_profile=b"profile")
-    run = pam("rectify", "left.png", "right.png", "--uncalibrated", "-o", "out/", "--jsonl")
-    assert run.code == 0, run.stderr
+    run = succeed("rectify", "left.png", "right.png", "--uncalibrated", "-o", "out/", "--jsonl")
     assert names("out") == ["left.png", "right.png"]
     assert "distances remain unknown" in run.stderr
     assert "only the left image" not in run.stderr
@@ -258,7 +208,6 @@ def test_refusals_write_nothing(rig: Path) -> None:
         Path("rig.yaml").read_text().replace("width: 400", "width: 320").replace("height: 300", "height: 200")
     )
     Path("small.yaml").write_text(small)
-    Path("kitti.txt").write_text(KITTI.format(n=2, t=0, p=0) + KITTI.format(n=3, t=-0.5, p=-190))
     for side in ("left", "right"):
         Path(f"{side}s").mkdir()
         Path(f"{side}s/a.png").hardlink_to(f"{side}.png")
@@ -269,7 +218,6 @@ def test_refusals_write_nothing(rig: Path) -> None:
         2 left.png right.png -o l.png --calibration rig.yaml --fov 60 --alpha 1 | both --fov and --alpha
         3 left.png right.png -o l.png --calibration none.yaml | none.yaml | there is no such file
         3 left.png right.png -o l.png --calibration calib.txt | describes images that are already rectified
-        3 left.png right.png -o l.png --calibration kitti.txt | images of 400x300 px are | rectified
         2 left.png right.png -o l.png --calibration rig.yaml --size 5 | --size | '5'
         2 left.png right.png -o l.png --calibration rig.yaml --baseline 0 | --baseline '0' is not a length
         2 left.png right.png -o l.png --calibration rig.yaml --cameras 1 | --cameras | '1'
@@ -291,13 +239,6 @@ def test_refusals_write_nothing(rig: Path) -> None:
     refuse_all(table, "rectify -q")
 
 
-def test_the_right_image_alone_has_its_calibration_too(rig: Path) -> None:
-    run = pam("rectify", "left.png", "right.png", "--calibration", "rig.yaml", "--output-right", "out/r.png")
-    assert run.code == 0, run.stderr
-    assert names("out") == ["calibration.yaml", "r.png"]
-    assert "median vertical offset" in run.stderr
-
-
 def test_a_right_video_alone_has_its_calibration_beside_it(rig: Path) -> None:
     pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
     for side in ("left", "right"):
@@ -306,5 +247,5 @@ def test_a_right_video_alone_has_its_calibration_beside_it(rig: Path) -> None:
     command = ["rectify", "left.mkv", "right.mkv", "--calibration", "calibration.yaml", "--overwrite"]
     with unchanged():
         refuse(pam(*command, "--output-right", "out.mkv"), 2, "calibration.yaml")
-    assert pam(*command, "--output-right", "out/r.mkv").code == 0
+    succeed(*command, "--output-right", "out/r.mkv")
     assert names("out") == ["calibration.yaml", "r.mkv"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pam_program import names, pam, refuse, unchanged
+from pam_program import names, pam, refuse, succeed, unchanged
 
 from pamcli.imaging.disparity_files import read_disparity
 
@@ -69,13 +69,12 @@ def folders(pair: Path) -> None:
 
 @pytest.mark.usefixtures("folders")
 def test_images_without_calibration_and_stored_maps() -> None:
-    run = pam("disparity", "lefts", "rights", "--rerun", "out.rrd", "-o", "maps/", "--workers", "1")
-    assert run.code == 0, run.stderr
+    succeed("disparity", "lefts", "rights", "--rerun", "out.rrd", "-o", "maps/", "--workers", "1")
     found = Recorded("out.rrd")
     assert found.paths == {"/world", "/disparity", "/world/left/image", "/world/right/image"}
     assert found.column("/disparity", "frame") == [0, 1, 2]
     options = ["--image", "lefts", "--stride", "4", "--max-depth", "1m"]
-    assert pam("depth", "maps", *CAMERA, *options, "--rerun", "depth.rrd", "--depth", "d/").code == 0
+    succeed("depth", "maps", *CAMERA, *options, "--rerun", "depth.rrd", "--depth", "d/")
     metric = Recorded("depth.rrd")
     for depth, name in zip(metric.maps("/depth", "DepthImage"), names("d"), strict=True):
         np.testing.assert_array_equal(depth.reshape(64, 96), read_disparity(Path("d", name)))
@@ -121,6 +120,6 @@ def test_a_full_disk_leaves_no_recording(pair: Path) -> None:
     assert run.returncode == 7, run.stderr
     assert "out.rrd" in run.stderr.splitlines()[-1]
     assert not Path("out.rrd").exists()
-    assert pam(*options, "--skip-existing").code == 0
+    succeed(*options, "--skip-existing")
     assert len(Recorded("out.rrd").rows["/disparity"]) == 3
     assert not Path("out.rrd.frames").exists()

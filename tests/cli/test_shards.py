@@ -1,16 +1,19 @@
-"""--shard I/N: the shards of a batch are the whole, byte for byte, whatever ran where."""
+"""Batches over several machines: --shard I/N gives the whole byte for byte; refusals of --engine ray."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pam_program import files, pam, refuse, unchanged
+from pam_program import files, pam, refuse, succeed, unchanged
 from PIL import Image
 
-pytestmark = pytest.mark.usefixtures("networks")
+from pamcli.errors import suggest_extra
+
+pytestmark = pytest.mark.usefixtures("remembering_networks")
 
 BATCHES = [
     ["flight0/a", "flight0/b"],
@@ -42,25 +45,24 @@ def stdin_of(batch: list[str]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("batch", [BATCHES[0], BATCHES[4]], ids=str)
 def test_the_shards_together_are_the_whole(batch: list[str]) -> None:
-    assert pam("disparity", *batch, "-o", "whole", **stdin_of(batch)).code == 0
+    succeed("disparity", *batch, "-o", "whole", **stdin_of(batch))
     done: list[set[str]] = []
     for number in (1, 2, 3):
         before = set(files(Path("parts"))) if done else set()
         share = ["--shard", f"{number}/3", "--skip-existing"]
-        assert pam("disparity", *batch, "-o", "parts", *share, **stdin_of(batch)).code == 0
+        succeed("disparity", *batch, "-o", "parts", *share, **stdin_of(batch))
         done.append({name for name in files(Path("parts")) if name.endswith((".pfm", ".png"))} - before)
     assert files(Path("parts")) == files(Path("whole"))
     assert max(map(len, done)) - min(map(len, done)) <= 1
 
 
-@pytest.mark.parametrize("command", ["disparity --color-map {}/ --page {}/pages/"])
-def test_several_threads_write_what_one_writes(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_threads_write_what_one_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     # Several threads compute on GPUs only. On CPUs, one could switch how another multiplies, to rounding.
     monkeypatch.setattr("pamcli.onednn.is_onednn_faster", lambda: False)
     for folder, threads in (("one", 1), ("three", 3)):
         monkeypatch.setattr("pamcli.batch.run.count_threads", lambda batch, threads=threads: threads)
-        run = pam(command.replace("{}", folder), *BATCHES[2], "-o", f"{folder}/", "--jsonl")
-        assert run.code == 0, run.stderr
+        results = f"-o {folder}/ --color-map {folder}/ --page {folder}/pages/"
+        run = succeed(f"disparity --pairs list.tsv {results} --jsonl")
         lefts = [record["left"] for record in run.records if "left" in record]
         assert lefts == [f"{name.replace('/', '/a/')}.png" for name in NAMES]
     assert files(Path("one")) == files(Path("three"))
@@ -77,7 +79,7 @@ def test_two_inputs_with_one_output_stop_every_shard_before_work() -> None:
             refuse(run, 2, said)
 
 
-@pytest.mark.parametrize("command", ["disparity", "superres", "rectify --uncalibrated"])
+@pytest.mark.parametrize("command", ["disparity", "rectify --uncalibrated"])
 def test_a_shard_without_pairs_is_no_error(command: str) -> None:
     """A scheduler that was asked for more tasks than there are pairs is to see none fail."""
     for batch in BATCHES:
@@ -85,3 +87,31 @@ def test_a_shard_without_pairs_is_no_error(command: str) -> None:
         said = "shard 9/9 is empty: the batch has fewer pairs"
         assert (run.code, run.lines, run.complaints) == (0, [], [said])
         assert not Path("out").exists()
+
+
+# --- --engine ray -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["disparity", "superres", "rectify --uncalibrated"])
+def test_without_the_library(small_pair: object, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with open("pairs.tsv", "w") as file:
+        file.write("left.png\tright.png\n")
+    with unchanged():
+        run = pam(*command.split(), "--pairs", "pairs.tsv", "-o", "out/", "--engine", "ray")
+        refuse(run, 2, "ray is not installed", suggest_extra("ray"))
+        run = pam(*command.split(), "left.png", "right.png", "-o", "x.png", "--engine", "ray")
+        refuse(run, 2, "--engine ray requires a batch")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:x", "ray://127.0.0.1:1"])
+def test_a_cluster_that_is_not_there(
+    small_pair: object, address: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray", reason="ray is not installed (pip install 'pamcli[ray]')")
+    with open("pairs.tsv", "w") as file:
+        file.write("left.png\tright.png\n")
+    with unchanged():
+        run = pam("disparity --pairs pairs.tsv -o out/ --engine ray --ray-address", address)
+        refuse(run, 5, f"no Ray cluster answers at {address}")
+    assert capfd.readouterr().err == ""

@@ -1,23 +1,24 @@
-"""Runs of `pam train`: what they leave, and that one which is stopped ends as one that never was."""
+"""`pam train`: what a run leaves; one that is stopped ends as one that never was."""
 
 from __future__ import annotations
 
 import datetime
-import gc
 import json
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch.distributed as dist
-from pam_program import forked, gate, names, pam, refuse
+from pam_program import forked, gate, names, pam, refuse, succeed, unchanged
 from PIL import Image
 from ports import free_port
-from torch.nn.parallel import DistributedDataParallel
+from safetensors.numpy import load_file
 
+from pamcli.registry.catalog import DEFAULT_MATCHING, locate
+from pamcli.registry.resolution import EFFORTS
 from pamcli.registry.spec import read_header
 from pamcli.training.recipes import read_recipe
 from pamcli.training.trainer import Trainer
@@ -50,8 +51,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def whole(tmp_path_factory: pytest.TempPathFactory, made: list[str]) -> Path:
     """A run that never stopped."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    run = pam("train", "superres", *made, "-o", folder)
-    assert run.code == 0, run.stderr
+    run = succeed("train", "superres", *made, "-o", folder)
     assert run.lines == [str(folder / "last.safetensors")]
     return folder
 
@@ -107,8 +107,7 @@ def test_a_run_stopped_by_hand_or_by_the_clock_says_how_to_go_on(whole: Path, ma
     ended, err = stopped(signal.SIGTERM, *made, "-o", "run")
     assert ended == 143, err
     assert "continue with: pam train superres --resume run" in err
-    run = pam(RESUME, "--max-minutes", "0.00001", "--jsonl")
-    assert run.code == 0
+    run = succeed(RESUME, "--max-minutes", "0.00001", "--jsonl")
     assert run.records[-1]["stopped"] == "time"
     assert "continue with: pam train superres --resume run" in run.stderr
     run = pam(RESUME)
@@ -123,11 +122,13 @@ def test_a_damaged_checkpoint_is_skipped_with_a_message(whole: Path) -> None:
     newest = Path(f"run/checkpoints/step-{STEPS:08d}.pt")
     newest.write_bytes(newest.read_bytes()[:-1000])
     Path("run/last.safetensors").unlink()
-    run = pam(RESUME)
-    assert run.code == 0, run.stderr
+    run = succeed(RESUME)
     assert any(f"step-{STEPS:08d}.pt is damaged" in line for line in run.complaints)
     assert f"continues after step {STEPS - 1}" in run.complaints
     assert same_weights(Path("run"), whole)
+    for file in Path("run/checkpoints").iterdir():
+        file.write_bytes(b"")
+    refuse(pam(RESUME, "--quiet"), 4, "run/checkpoints")
 
 
 def test_a_finished_run_can_be_extended(whole: Path) -> None:
@@ -138,9 +139,8 @@ def test_a_finished_run_can_be_extended(whole: Path) -> None:
     assert any(f"all {STEPS} steps are done" in line for line in run.complaints)
     assert same_weights(Path("run"), whole)
     refuse(pam(RESUME, "--steps", str(STEPS - 1)), 2, f"has {STEPS} steps")
-    assert pam(RESUME, "--steps", str(STEPS)).code == 0
-    run = pam(RESUME, "--steps", str(STEPS + 2))
-    assert run.code == 0, run.stderr
+    succeed(RESUME, "--steps", str(STEPS))
+    run = succeed(RESUME, "--steps", str(STEPS + 2))
     assert read_recipe(Path("run/recipe.json")).steps == STEPS + 2
     before, after = (json.loads((path / "recipe.json").read_text()) for path in (whole, Path("run")))
     assert after["made_with"] == before["made_with"]
@@ -149,24 +149,10 @@ def test_a_finished_run_can_be_extended(whole: Path) -> None:
     assert not same_weights(Path("run"), whole)
 
 
-def test_where_no_checkpoint_is_whole_nothing_is_begun_anew(whole: Path) -> None:
-    shutil.copytree(whole, "run")
-    for file in Path("run/checkpoints").iterdir():
-        file.write_bytes(b"")
-    run = pam("train", "superres", "--resume", "run", "--quiet")
-    refuse(run, 4, "run/checkpoints")
-
-
 @pytest.mark.parametrize(
     ("file", "old", "new", "code", "said"),
     [
-        (
-            "recipe.json",
-            '"data": [\n      "',
-            '"data": [\n      7, "',
-            3,
-            "data.0 must be a valid string, got 7",
-        ),
+        ("recipe.json", '"data": [\n', '"data": [7,\n', 3, "data.0 must be a valid string, got 7"),
         ("recipe.json", '"steps": 4', '"steps": "4"', 3, "last.safetensors"),
         ("log.jsonl", '"step": 2', '"step": "2"', 3, "line 2 of run/log.jsonl is damaged: step must be"),
         ("recipe.json", "views=left", "paper", 4, "step-00000004.pt"),
@@ -179,41 +165,28 @@ def test_damaged_records_of_a_run_are_named(
     text = Path("run", file).read_text()
     assert old in text
     Path("run", file).write_text(text.replace(old, new))
-    before = names("run")
-    assert refuse(pam(RESUME, "--quiet"), code, said).endswith(")")  # what to do
-    assert names("run") == before
+    with unchanged():
+        assert refuse(pam(RESUME, "--quiet"), code, said).endswith(")")  # what to do
 
 
 def test_a_recorded_recipe_repeats_the_run(whole: Path) -> None:
-    again = ("--recipe", whole / "recipe.json", "-o", "again", "--workers", "1", "--device", "cpu")
-    run = pam("train", "superres", *again)
-    assert run.code == 0, run.stderr
+    again = ("--recipe", whole / "recipe.json", "-o", "again", "--workers", "0", "--device", "cpu")
+    succeed("train", "superres", *again)
     assert same_weights(Path("again"), whole)
 
 
 def test_a_run_whose_data_has_changed_does_not_go_on(here: Path) -> None:
     options = [*TINY, "--data", put_pairs("abc"), "--steps", "2", "--max-minutes", "0.00001", "-o", "run"]
-    run = pam("train", "superres", *options)
-    assert run.code == 0, run.stderr
+    succeed("train", "superres", *options)
     Path("pairs/left/c.png").rename("c.png")
-    before = names("run")
-    refuse(pam(RESUME), 2, "the data of the run run has changed")
-    assert names("run") == before
-    Path("c.png").rename("pairs/left/c.png")
-    assert pam(RESUME).code == 0
+    with unchanged():
+        refuse(pam(RESUME), 2, "the data of the run run has changed")
 
 
-def test_two_processes_train_as_one_and_talk_as_one(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    part = dist.destroy_process_group
-
-    def part_when_nothing_holds_the_group() -> None:
-        assert not [each for each in gc.get_objects() if type(each) is DistributedDataParallel]
-        part()
-
-    monkeypatch.setattr(dist, "destroy_process_group", part_when_nothing_holds_the_group)
+def test_two_processes_train_as_one_and_talk_as_one(here: Path) -> None:
     common = [*TINY, "--data", put_pairs("abcd"), "--steps", "1", "--precision", "fp32"]
     common += ["--batch", "4"]  # two each: a single pair is convolved by another algorithm
-    assert pam("train", "superres", *common, "-o", "one").code == 0
+    succeed("train", "superres", *common, "-o", "one")
     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     command = ["train", "superres", *common, "-o", "two"]
     ranks = [group | {"RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
@@ -233,8 +206,7 @@ def test_learning_from_pairs_alone_opens_no_truth(here: Path) -> None:
         Path(f"pairs/disparity/{name}.pfm").write_bytes(b"who reads this fails")
     common = ("--data", "pairs:pairs", "--crop", "64x32", *COMMON, "--steps", "1")
     refuse(pam("train disparity -o truth", *common), 3, ".pfm")
-    run = pam("train disparity --unsupervised --recipe unsupervised --from pasmnet -o run", *common)
-    assert run.code == 0, run.stderr
+    succeed("train disparity --unsupervised --recipe unsupervised --from pasmnet -o run", *common)
     recipe = read_recipe(Path("run/recipe.json"))
     assert (recipe.name, recipe.start) == ("unsupervised", "pasmnet")
     (line,) = Path("run/log.jsonl").read_text().splitlines()
@@ -242,21 +214,11 @@ def test_learning_from_pairs_alone_opens_no_truth(here: Path) -> None:
     assert set(json.loads(line)["losses"]) == terms
 
 
-def test_pairs_of_which_some_have_a_truth_are_counted(here: Path) -> None:
-    put_pairs("ab")
-    Path("pairs/disparity").mkdir()
-    np.save("pairs/disparity/b.npy", np.full((40, 80), 4, np.float32))
-    run = pam("train disparity --data pairs:pairs --crop 64x32 --steps 1 -o r", *COMMON)
-    assert run.code == 0, run.stderr
-    assert "pairs: no ground truth (disparity) for 1 of 2 pairs: a" in run.stderr
-
-
 def test_super_resolution_begins_with_x4_weights_and_validates(here: Path) -> None:
     put_pairs("ab")
     arguments = ("--scale", "2", "--data", "pairs:pairs", "--data", "pairs:pairs?weight=0.5", *COMMON)
     more = ("--val", "pairs:pairs", "--from", "passrnet-x4", "--crop", "24x10", "--steps", "1", "-o", "run")
-    run = pam("train", "superres", *arguments, *more, "--jsonl")
-    assert run.code == 0, run.stderr
+    run = succeed("train", "superres", *arguments, *more, "--jsonl")
     before, training, after, end = run.records
     assert {"charbonnier", "likelihood"} <= training["losses"].keys()
     assert (before["step"], after["step"], end["gained"]["metric"]) == (0, 1, "PSNR")
@@ -273,41 +235,127 @@ def test_super_resolution_begins_with_x4_weights_and_validates(here: Path) -> No
     assert validation["figure"] == pytest.approx(figures[1]["left psnr"], abs=1e-6)
 
 
-def test_passrnet_2_is_trained_measured_and_used(here: Path) -> None:
-    put_pairs("a")
-    more = ("--scale", "2", "--crop", "24x10", "--steps", "1", "--val", "pairs:pairs", "--jsonl", *COMMON)
-    run = pam("train superres --data pairs:pairs --network passrnet2 -o run", *more)
-    assert run.code == 0, run.stderr
-    weights = Path("run/best.safetensors")
-    assert read_header(weights).spec.architecture == "passrnet2"
-    used = pam("superres pairs/left/a.png pairs/right/a.png --device cpu -o large.png --weights", weights)
-    assert used.code == 0, used.stderr
-    with Image.open("large.png") as large:
-        assert large.size == (160, 80)
-
-
 def test_a_stopped_validation_is_repeated_by_the_next_run(here: Path) -> None:
-    put_pairs("a")
-    data = ("--scale", "2", "--data", "pairs:pairs", "--val", "pairs:pairs", "--crop", "24x10", *COMMON)
-    at_once = ("--max-minutes", "0.00001", "--jsonl")
-    assert pam("train", "superres", *data, "--steps", "1", *at_once, "-o", "run").code == 0
-    resume = ("train", "superres", "--resume", "run", "--workers", "0", "--device", "cpu")
-    run = pam(*resume, *at_once)
-    assert (run.code, run.records[-1]["stopped"]) == (0, "time")
-    assert "figure" not in Path("run/log.jsonl").read_text()
-    assert pam(*resume).code == 0
-    assert "figure" in Path("run/log.jsonl").read_text()
+    data = ("--scale", "2", "--data", put_pairs("a"), "--val", "pairs:pairs", "--crop", "24x10", *COMMON)
+    at_once, log = ("--max-minutes", "0.00001", "--jsonl"), Path("run/log.jsonl")
+    succeed("train superres --steps 1 -o run", *data, *at_once)
+    run = succeed(RESUME, *at_once)
+    assert run.records[-1]["stopped"] == "time"
+    assert "figure" not in log.read_text()
+    succeed(RESUME)
+    assert "figure" in log.read_text()
     assert Path("run/best.safetensors").is_file()
 
 
-def test_damaged_data_leaves_the_last_checkpoint(here: Path) -> None:
+# --- prepared patches ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "Flickr1024" / "Train"
+    folder.mkdir(parents=True)
+    for view in "LR":
+        small = rng.integers(0, 256, (30, 60, 3), dtype=np.uint8)
+        Image.fromarray(small).resize((240, 120), Image.Resampling.BICUBIC).save(folder / f"0001_{view}.png")
+    return folder.parent
+
+
+def prepare(published: Path, store: str = "packed") -> str:
+    """Cut the patches at x2; return the data set."""
+    succeed(f"dataset prepare-flickr1024 {published} -o {store} --scale 2 --store {store}")
+    return f"flickr1024:{store}"
+
+
+OPTIONS = "train superres --steps 1 --batch 2 --crop 16x8 --workers 0"
+
+
+def test_training_takes_both_stores_and_learns_the_same(published: Path) -> None:
+    losses = []
+    for store in ("packed", "folders"):
+        data = prepare(published, store)
+        succeed(f"{OPTIONS} --scale 2 --data {data} -o run_{store}")
+        losses.append(json.loads(Path(f"run_{store}/log.jsonl").read_text().splitlines()[0])["losses"])
+        # The paper's recipe, which knows no ground truth, takes them, too.
+        succeed(f"{OPTIONS} --scale 2 --recipe paper-superres --data {data} -o paper_{store}")
+    assert losses[0] == losses[1]
+    assert losses[0]["charbonnier"] > 0
+
+
+def test_patches_that_do_not_fit(published: Path) -> None:
+    data = prepare(published)
+    run = pam(f"train superres --scale 2 --network passrnet2 --data {data} -o run")
+    refuse(run, 2, "have 90x30 px, less than the crop of 96x32 px")
+    run = pam(f"{OPTIONS} --scale 4 --data {data} -o run")
+    assert run.code == 2
+    assert "prepared for x2, but the run trains x4" in run.complaints[-1]
+
+
+# --- adaptation to pairs without ground truth ---------------------------------------------------------------
+
+
+SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
+LITTLE = ["--batch", "1", "--crop", "64x32", "--workers", "0", "--device", "cpu", "--precision", "fp32"]
+ADAPT = ["train", "disparity", "--unsupervised", "--data", "pairs:mine", *LITTLE]
+
+
+@pytest.fixture
+def mine(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five pairs of 96 x 64 pixels, matched at this size, and a truth that nobody can read."""
+    monkeypatch.setitem(EFFORTS, "normal", replace(EFFORTS["normal"], most=1.0))
     for side in ("left", "right"):
-        Path("pairs", side).mkdir(parents=True)
-        Image.new("RGB", (64, 32)).save(f"pairs/{side}/a.png")
-        Path(f"pairs/{side}/b.png").write_bytes(b"no picture")
-    common = ("--crop", "64x32", *COMMON, "--batch", "1", "--steps", "2", "--set", "checkpoint_every=1")
-    seed = ("--seed", "4")  # of which a comes before b
-    data = ("--unsupervised", "--recipe", "unsupervised", "--data", "pairs:pairs")
-    run = pam("train", "disparity", *data, *common, *seed, "-o", "run", "--quiet")
-    refuse(run, 3, "b.png")
-    assert os.listdir("run/checkpoints") == ["step-00000001.pt"]
+        picture = Image.open(SAMPLE / f"{side}.png").convert("RGB")
+        Path("mine", side).mkdir(parents=True)
+        for number in range(5):
+            place = 200 + 60 * number, 200
+            picture.crop((*place, place[0] + 96, place[1] + 64)).save(f"mine/{side}/{number}.png")
+    Path("mine/disparity").mkdir()
+    for number in range(5):
+        Path(f"mine/disparity/{number}.pfm").write_bytes(b"who reads this fails")
+
+
+def same(one: Path, other: Path) -> bool:
+    first, second = load_file(one), load_file(other)
+    return first.keys() == second.keys() and all(np.array_equal(first[key], second[key]) for key in first)
+
+
+def test_weights_that_became_worse_are_kept_but_not_recommended(mine: None) -> None:
+    run = succeed(*ADAPT, "--steps", "1", "--learning-rate", "0.1", "-o", "run", "--jsonl")
+    assert f"pam: recipe adapt from {DEFAULT_MATCHING}, " in run.stderr
+    assert "pam: held out for validation: 1 of 5 pairs (2)" in run.stderr
+    assert "pam: computing pseudo-labels of 5 pairs" in run.stderr
+    assert "pam: writes a checkpoint at the end of the run, also when it is stopped" in run.stderr
+    labels = [name for name in names("run") if name.startswith("labels/")]
+    numbers = ("000000", "000001", "000003", "000004", "aside/000002")
+    assert labels == [f"labels/0/{number}.tif" for number in numbers]
+    *records, end = run.records
+    figures = {record["step"]: record["figure"] for record in records if "figure" in record}
+    gained = end["gained"]
+    assert figures == {0: gained["before"], 1: gained["after"]}
+    assert gained["better"] is False
+    assert end["weights"] == "run/best.safetensors"
+    said = run.stderr.splitlines()[-1]
+    assert said.startswith("pam: not clearly better: ")
+    assert "run/best.safetensors has the initial weights, run/last.safetensors the new" in said
+    assert same(Path("run/best.safetensors"), locate(DEFAULT_MATCHING))
+    assert not same(Path("run/last.safetensors"), locate(DEFAULT_MATCHING))
+    log = [json.loads(line) for line in Path("run/log.jsonl").read_text().splitlines()]
+    assert set(log[1]["losses"]) == {"refined", "likelihood"}
+
+
+def test_a_run_that_stops_before_its_labels_are_found_goes_on(mine: None) -> None:
+    for side in ("left", "right"):
+        Image.new("RGB", (96, 64)).save(f"mine/{side}/2.png")  # the held-out pair, which gets no labels
+    run = pam(*ADAPT, "--steps", "1", "--max-minutes", "0.00001", "-o", "run")
+    assert (run.code, run.lines) == (0, [])
+    assert "pam: 0 of 5 pseudo-labels are written" in run.stderr
+    assert "continue with: pam train disparity --resume run" in run.stderr
+    resume = ("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
+    run = succeed(*resume)
+    assert "computing pseudo-labels of 5 pairs" in run.stderr
+    assert "pairs: block matching finds nothing reliable in held-out pairs" in run.stderr
+    assert run.lines == ["run/last.safetensors"]
+    label = Path("run/labels/0/000003.tif")
+    label.unlink()
+    run = pam(*resume, "--steps", "9", "--quiet")
+    refuse(run, 3, str(label), "there is no such file", "start a new run")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import io
+import importlib
 import re
 import shutil
 from pathlib import Path
 
+import foreign_networks
 import numpy as np
 import pytest
 import torch
-from pam_program import pam, refuse, refuse_all, unchanged
+from pam_program import pam, refuse, refuse_all, succeed, unchanged
 from PIL import Image
 from safetensors.torch import load_file
 
@@ -20,25 +21,20 @@ from pamcli.registry.spec import ModelSpec
 
 pytestmark = pytest.mark.usefixtures("networks", "small_pair")
 
-COMMANDS = {
-    "disparity": ["disparity", "left.png", "right.png", "-o", "x.npy"],
-    "superres": ["superres", "left.png", "right.png", "-o", "x.png"],
-}
-both_commands = pytest.mark.parametrize("command", COMMANDS.values(), ids=list(COMMANDS))
+DISPARITY = ["disparity", "left.png", "right.png", "-o", "x.npy"]
+
+
+SUPERRES = ["superres", "left.png", "right.png", "-o", "x.png"]
 
 
 def shipped(name: str) -> Path:
     return SHIPPED / f"{name}.safetensors"
 
 
-# --- weights --------------------------------------------------------------------------------------------
-
-
-@both_commands
-def test_what_cannot_be_had(command: list[str]) -> None:
+def test_what_cannot_be_had() -> None:
     for name in ("net.pth", "net.pth.tar"):
         torch.save({"state_dict": {}}, name)
-    cut = shipped({"disparity": "pasmnet", "superres": "passrnet-x4"}[command[0]]).read_bytes()
+    cut = shipped("pasmnet").read_bytes()
     for length in (0, 4, 1000, len(cut) - 1):
         Path(f"cut{length}.safetensors").write_bytes(cut[:length])
     table = """
@@ -60,7 +56,14 @@ def test_what_cannot_be_had(command: list[str]) -> None:
         table += f"\n 5 --device {device} | this machine has no {device} | use --device cpu"
     for size in ("4", "4000000000", "GB", "0GB", "-4GB", "'4 G'", "4GBit", "1e3MB", "٤GB", "''"):
         table += f"\n 2 --max-memory {size} | --max-memory must be a number and MB"
-    refuse_all(table, *command)
+    refuse_all(table, *DISPARITY)
+    table = """
+        4 --weights nonsense | unknown network 'nonsense' | known: pasmnet2
+        2 --device gpu | unknown --device | auto, cpu, cuda, cuda:N, mps
+        5 --device cuda | this machine has no cuda | use --device cpu
+        2 --max-memory GB | --max-memory must be a number and MB
+    """
+    refuse_all(table, *SUPERRES)
 
 
 def test_networks_of_the_other_command_and_scale() -> None:
@@ -75,53 +78,69 @@ def test_networks_of_the_other_command_and_scale() -> None:
 
 def test_a_path_to_good_weights() -> None:
     shutil.copy(shipped("pasmnet"), "mine.safetensors")
-    command = COMMANDS["disparity"]
-    assert pam(*command, "--weights", "mine.safetensors").code == 0
-    run = pam(*command, "--weights", "./mine.safetensors", "--overwrite", "--verbose")
+    succeed(*DISPARITY, "--weights", "mine.safetensors")
+    run = pam(*DISPARITY, "--weights", "./mine.safetensors", "--overwrite", "--verbose")
     assert [line.partition(",")[0] for line in run.complaints] == ["./mine.safetensors: mine.safetensors"]
     assert "cpu, fp32, maximum disparity none" in run.stderr
 
 
 def test_the_stored_maximum_disparity_is_the_default() -> None:
-    save_network(
-        load_file(shipped("pasmnet2")), ModelSpec("pasmnet2", max_disparity=16), Path("near.safetensors")
+    spec = ModelSpec("pasmnet2", max_disparity=16)
+    save_network(load_file(shipped("pasmnet2")), spec, Path("near.safetensors"))
+    found = []
+    near = ["--weights", "near.safetensors"]
+    for options in (near, [*near, "--max-disparity", "16"], [*near, "--max-disparity", "none"], []):
+        succeed(*DISPARITY, "--overwrite", "--device", "cpu", *options)
+        found.append(np.load("x.npy"))
+    stored, limited, unlimited, plain = found
+    assert np.array_equal(stored, limited)
+    assert np.array_equal(unlimited, plain)
+    assert not np.array_equal(stored, plain)
+
+
+def test_a_pytorch_network_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("mynetwork.py").write_text(foreign_networks.AS_MODULE)
+    monkeypatch.syspath_prepend(".")
+    described = foreign_networks.DESCRIBED.format(name="net", size="free").replace("disparities", "0")
+    Path("both.toml").write_text(described)
+    Path("mine.toml").write_text(described.partition("\n")[2])  # without the network
+    run = succeed(*DISPARITY, "--device", "cpu", "--weights", "mine.toml", "--network-from", "mynetwork:make")
+    assert "mynetwork:make runs in PyTorch on cpu, fp32" in run.stderr
+    left, right = (
+        torch.from_numpy(np.asarray(Image.open(f"{side}.png"), np.float32) / 255).permute(2, 0, 1)[None]
+        for side in ("left", "right")
     )
-    command = [*COMMANDS["disparity"], "--overwrite", "--device", "cpu"]
-    found = {}
-    near = "--weights near.safetensors"
-    for options in (
-        near,
-        f"{near} --max-disparity 16",
-        f"{near} --max-disparity none",
-        "",
-        "--max-disparity none",
-    ):
-        assert pam(*command, *options.split()).code == 0
-        found[options] = np.load("x.npy")
-    assert np.array_equal(found[near], found[f"{near} --max-disparity 16"])
-    assert np.array_equal(found[f"{near} --max-disparity none"], found[""])
-    assert np.array_equal(found["--max-disparity none"], found[""])
-    assert not np.array_equal(found[near], found[""])
+    expected = importlib.import_module("mynetwork").make()(left, right)[0, 0].numpy()
+    assert np.abs(np.load("x.npy") - expected).max() < 1e-4
+    table = """
+        2 --weights mine.toml --network-from mynetwork | MODULE:FUNCTION
+        2 --weights mine.toml --network-from nowhere_at_all:make | no module nowhere_at_all
+        2 --weights mine.toml --network-from mynetwork:other | mynetwork has no other
+        4 --weights mine.toml --network-from mynetwork:torch | mynetwork:torch fails: TypeError
+        2 --weights mine.toml | mine.toml does not name a network | --network-from
+        2 --weights both.toml --network-from mynetwork:make | --network-from mynetwork:make | omit one
+        2 --network-from mynetwork:make | requires a description as --weights
+    """
+    refuse_all(table, *DISPARITY, "--overwrite")
+    table = """
+        2 mine.toml | mine.toml does not name a network | add --network-from MODULE:FUNCTION
+        2 both.toml --network-from mynetwork:make | cannot use both --network-from mynetwork:make | omit one
+        2 net.onnx --network-from mynetwork:make | NET.onnx and --network-from
+    """
+    refuse_all(table, "weights describe -o again.toml")
+    again = "weights describe mine.toml -o mine.toml --overwrite --device cpu"
+    run = pam(again, "--network-from", "mynetwork:make")
+    assert (run.code, run.lines) == (0, ["mine.toml", "mine.png"]), run.stderr
+    assert "white = 1" in Path("mine.toml").read_text()
 
 
-# --- device and precision -------------------------------------------------------------------------------
-
-
-@both_commands
-def test_half_precision_on_the_cpu(command: list[str]) -> None:
-    if command[0] == "superres":
-        for name in ("left.png", "right.png"):  # bf16 is slow where the processor lacks it
-            Image.open(name).crop((0, 0, 24, 16)).save(name)
-    results = {}
-    for precision, used in (("fp32", "fp32"), ("auto", "fp32"), ("bf16", "bf16")):
-        run = pam(*command, "--device", "cpu", "--overwrite", "--jsonl", "--precision", precision)
-        assert run.code == 0
+def test_half_precision_on_the_cpu() -> None:
+    maps = []
+    for precision, used in (("auto", "fp32"), ("bf16", "bf16")):
+        run = succeed(*DISPARITY, "--device", "cpu", "--overwrite", "--jsonl", "--precision", precision)
         assert (run.records[0]["device"], run.records[0]["precision"]) == ("cpu", used)
-        results[precision] = Path(command[-1]).read_bytes()
-    assert results["fp32"] == results["auto"] != results["bf16"]
-    if command[0] == "disparity":
-        maps = [np.load(io.BytesIO(results[precision])) for precision in ("fp32", "bf16")]
-        assert np.median(np.abs(maps[0] - maps[1])) < 0.5
+        maps.append(np.load("x.npy"))
+    assert 0 < np.median(np.abs(maps[0] - maps[1])) < 0.5
 
 
 def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,29 +149,19 @@ def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("pamcli.networks.pasmnet2.PASMnet2.forward", exhausted)
     with unchanged():
-        run = pam(*COMMANDS["disparity"], "--match-size", "1")
+        run = pam(*DISPARITY, "--match-size", "1")
         refuse(run, 5, "left.png", "not enough memory", "48x32")
 
 
-# --- memory ---------------------------------------------------------------------------------------------
-
-
-@both_commands
-def test_a_limit_of_memory_that_is_enough(command: list[str]) -> None:
-    results = []
-    for limit in ([], ["--max-memory", "8GB"], ["--max-memory", "7.5 gib"]):
-        assert pam(*command, "--device", "cpu", "--overwrite", *limit).code == 0
-        results.append(Path(command[-1]).read_bytes())
-    assert results[0] == results[1] == results[2]
-
-
-@both_commands
+@pytest.mark.parametrize("command", [DISPARITY, SUPERRES], ids=["disparity", "superres"])
 def test_a_limit_of_memory_that_is_too_low_names_one_that_would_do(command: list[str]) -> None:
+    command = [*command, "--device", "cpu", "--max-memory"]
+    low = "does not fit into --max-memory 20MB", "set --max-memory to at least"
     with unchanged():
-        run = pam(*command, "--device", "cpu", "--max-memory", "20MB")
-        said = refuse(
-            run, 5, "left.png", "does not fit into --max-memory 20MB", "set --max-memory to at least"
-        )
+        said = refuse(pam(*command, "20MB"), 5, "left.png", *low)
     least = re.search(r"set --max-memory to at least ([0-9.]+[MG]B)", said)
     size, unit = float(least[1][:-2]), least[1][-2:]
-    assert pam(*command, "--device", "cpu", "--max-memory", f"{2 * size}{unit}").code == 0
+    succeed(*command, f"{2 * size}{unit}")
+    result = Path(command[4]).read_bytes()
+    succeed(*command, "7.5 gib", "--overwrite")
+    assert Path(command[4]).read_bytes() == result

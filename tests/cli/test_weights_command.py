@@ -8,15 +8,14 @@ import shutil
 from collections import OrderedDict
 from pathlib import Path
 
-import foreign_networks
 import pytest
 import torch
-from pam_program import Run, names, pam, refuse, refuse_all
+from pam_program import Run, names, pam, refuse, refuse_all, succeed
 from safetensors.torch import load_file, save_file
 
 from pamcli.registry import catalog
 from pamcli.registry.catalog import SHIPPED, recorded_sha256, sha256
-from pamcli.registry.load import load_network, save_network
+from pamcli.registry.load import save_network
 from pamcli.registry.spec import ModelSpec, read_header
 
 NAMES = list(catalog.REGISTERED)
@@ -41,168 +40,117 @@ def value_of(run: Run, key: str) -> str:
     return line.removeprefix(key).strip()
 
 
-# --- list ---------------------------------------------------------------------------------------------------
-
-
 def test_list_is_a_table_of_the_registered_networks() -> None:
     run = pam("weights", "list")
     assert (run.code, run.stderr) == (0, "")
     head, *rows = run.lines
     assert head.split() == ["NAME", "SIZE", "STORED", "VERSION", "LICENCE", "PURPOSE"]
-    assert [row.split()[0] for row in rows] == NAMES
-    for name, row in zip(NAMES, rows, strict=True):
+    records = pam("weights", "list", "--jsonl").records
+    assert [record["name"] for record in records] == NAMES
+    for name, row, record in zip(NAMES, rows, records, strict=True):
+        size, scale = shipped(name).stat().st_size, name.partition("-x")[2]
         cells = re.split(r"  +", row)
-        assert cells[:3] == [name, f"{shipped(name).stat().st_size / 1e6:.1f} MB", "fp16"]
-        assert cells[4] == "MIT"
+        assert [*cells[:3], cells[4]] == [name, f"{size / 1e6:.1f} MB", "fp16", "MIT"]
         assert row.index("MIT") == head.index("LICENCE")
-        assert row == row.rstrip()
-
-
-def test_list_as_json_is_one_object_a_line() -> None:
-    run = pam("weights", "list", "--jsonl")
-    assert (run.code, run.stderr) == (0, "")
-    assert [record["name"] for record in run.records] == NAMES
-    for record in run.records:
-        assert record["bytes"] == shipped(record["name"]).stat().st_size
-        assert record["precision"] == "fp16"
-        assert record["parameters"] > 400_000
-        assert record["licence"] == "MIT"
-        assert record["architecture"] == record["name"].partition("-")[0]
-    for record in run.records:
-        scale = record["name"].partition("-x")[2]
+        assert [record[key] for key in ("bytes", "precision", "licence")] == [size, "fp16", "MIT"]
+        assert record["architecture"] == name.partition("-")[0]
         assert record["scale"] == (int(scale) if scale else None)
 
 
-# --- info ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_info_of_a_name_says_all_there_is(name: str) -> None:
-    run = pam("weights", "info", name)
+def test_info_of_a_name_says_all_there_is() -> None:
+    run = pam("weights", "info", "passrnet-x2")
     assert (run.code, run.stderr) == (0, "")
-    spec = read_header(shipped(name)).spec
-    assert value_of(run, "name") == name
+    file = shipped("passrnet-x2")
+    spec = read_header(file).spec
+    assert value_of(run, "name") == "passrnet-x2"
     assert value_of(run, "architecture") == spec.architecture
     assert value_of(run, "licence") == "MIT"
     assert value_of(run, "training") == spec.training
-    assert value_of(run, "path") == str(shipped(name))
-    assert value_of(run, "sha256") == recorded_sha256(name) == sha256(shipped(name))
+    assert value_of(run, "path") == str(file)
+    assert value_of(run, "sha256") == recorded_sha256("passrnet-x2") == sha256(file)
     assert "max disparity" not in run.stdout.decode(), "what is absent is left out"
 
 
 def test_info_of_a_path(here: Path) -> None:
-    spec = ModelSpec("pasmnet", max_disparity=192, source="here")
+    spec = ModelSpec("pasmnet", max_disparity=192, source="here", training="two\nlines, “quoted”")
     save_network(load_file(shipped("pasmnet")), spec, Path("mine.safetensors"))
-    run = pam("weights", "info", "mine.safetensors")
-    assert run.code == 0
+    run = succeed("weights", "info", "mine.safetensors")
     assert value_of(run, "max disparity") == "192"
     assert value_of(run, "path") == "mine.safetensors"
     assert value_of(run, "licence") == "unknown"
     assert value_of(run, "parameters") == f"{read_header(shipped('pasmnet')).parameters} (7.82M)"
+    (record,) = pam("weights info mine.safetensors --json").records
+    assert (record["training"], record["scale"], record["max_disparity"]) == (spec.training, None, 192)
+    assert record["sha256"] == sha256(Path("mine.safetensors"))
+    state = load_file(shipped("passrnet-x2"))
+    state["upscale.4.weight"][0, 0, 0, 0] = -torch.inf
+    save_network(state, ModelSpec("passrnet", scale=2), Path("odd.safetensors"))
+    run = succeed("weights", "info", "odd.safetensors")
+    assert value_of(run, "not finite") == "NaN or infinite values in 1 tensor: upscale.4.weight"
 
 
-# --- verify -------------------------------------------------------------------------------------------------
-
-
-def test_verify_checks_all_that_come_with_pam() -> None:
+def test_verify_checks_all_that_come_with_pam(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = pam("weights", "verify")
     assert (run.code, run.stderr) == (0, "")
     assert run.lines == [f"{name}: ok, sha256 {recorded_sha256(name)}" for name in NAMES]
-
-
-def test_verify_of_some() -> None:
-    shutil.copy(shipped("passrnet-x2"), "mine.safetensors")
-    run = pam("weights", "verify", "mine.safetensors", "passrnet-x4")
-    assert run.code == 0
-    assert run.lines == [
-        f"mine.safetensors: ok, sha256 {recorded_sha256('passrnet-x2')}",
-        f"passrnet-x4: ok, sha256 {recorded_sha256('passrnet-x4')}",
-    ]
+    # A change that leaves a working network: only the checksum tells.
+    Path("weights").mkdir()
+    shutil.copy(SHIPPED / "SHA256SUMS", "weights")
+    monkeypatch.setattr(catalog, "SHIPPED", here / "weights")
+    content = bytearray(shipped("passrnet-x2").read_bytes())
+    content[-2] ^= 1
+    Path("weights/passrnet-x2.safetensors").write_bytes(content)
+    run = pam("weights", "verify", "passrnet-x2")
+    refuse(run, 4, "passrnet-x2.safetensors", "sha256 differs", "reinstall pam")
 
 
 def test_verify_goes_on_past_what_is_damaged(here: Path) -> None:
+    shutil.copy(shipped("passrnet-x4"), "mine.safetensors")
     Path("cut.safetensors").write_bytes(shipped("passrnet-x2").read_bytes()[:-1])
-    run = pam("weights", "verify", "none.safetensors", "passrnet-x2", "cut.safetensors")
+    run = pam("weights verify none.safetensors passrnet-x2 mine.safetensors cut.safetensors")
     assert run.code == 4
-    assert run.lines == [f"passrnet-x2: ok, sha256 {recorded_sha256('passrnet-x2')}"]
+    assert run.lines == [
+        f"passrnet-x2: ok, sha256 {recorded_sha256('passrnet-x2')}",
+        f"mine.safetensors: ok, sha256 {recorded_sha256('passrnet-x4')}",
+    ]
     assert len(run.complaints) == 2
     assert run.complaints[0].startswith("error: none.safetensors: ")
     assert run.complaints[1].startswith("error: cut.safetensors is not ")
 
 
-def test_verify_sees_that_a_shipped_file_was_changed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change that leaves a working network: only the checksum tells."""
-    shutil.copytree(SHIPPED, "weights")
-    monkeypatch.setattr(catalog, "SHIPPED", here / "weights")
-    file = here / "weights" / "passrnet-x2.safetensors"
-    content = bytearray(file.read_bytes())
-    content[-2] ^= 1
-    file.write_bytes(content)
-    load_network(file)
-    refuse(pam("weights", "verify", "passrnet-x2"), 4, str(file), "sha256 differs", "reinstall pam")
-    run = pam("weights", "verify")
-    assert run.code == 4
-    whole = [name for name in catalog.REGISTERED if name != "passrnet-x2"]
-    assert [line.partition(":")[0] for line in run.lines] == whole
-
-
-# --- import -------------------------------------------------------------------------------------------------
-
-
 def test_import_recognises_the_network_and_says_so(checkpoint: str) -> None:
-    run = pam("weights", "import", checkpoint, *OUTPUT)
-    assert run.code == 0
+    run = succeed("weights", "import", checkpoint, *OUTPUT)
     assert run.lines == ["new.safetensors"]
     assert run.complaints == ["c.pth.tar holds a passrnet x2, 52 tensors"]
     header = read_header(Path("new.safetensors"))
-    assert header.spec == ModelSpec(
-        "passrnet", scale=2, source=f"c.pth.tar, sha256 {sha256(Path(checkpoint))}"
-    )
-    assert header.precision == "fp16"
-    expected = load_file(shipped("passrnet-x2"))
-    found = load_file("new.safetensors")
+    source = f"c.pth.tar, sha256 {sha256(Path(checkpoint))}"
+    assert (header.spec, header.precision) == (ModelSpec("passrnet", scale=2, source=source), "fp16")
+    expected, found = load_file(shipped("passrnet-x2")), load_file("new.safetensors")
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[key], expected[key]) for key in found)
-    assert pam("weights", "verify", "new.safetensors").code == 0
     assert names(".") == ["c.pth.tar", "new.safetensors"]
 
 
 def test_import_in_half_the_bytes(here: Path) -> None:
-    exact = {
-        key: value.float() if value.is_floating_point() else value
-        for key, value in load_file(shipped("pasmnet")).items()
-    }
+    exact = {key: value.float() for key, value in load_file(shipped("passrnet-x2")).items()}
     torch.save(exact, "whole.pth")
-    for name, options in (("whole.safetensors", []), ("half.safetensors", ["--half"])):
-        assert pam("weights", "import", "whole.pth", "-o", name, *options).code == 0
-    assert [read_header(Path(f"{name}.safetensors")).precision for name in ("whole", "half")] == [
-        "fp32",
-        "fp16",
-    ]
-    assert Path("half.safetensors").stat().st_size < 0.6 * Path("whole.safetensors").stat().st_size
-    halved = load_file("half.safetensors")
+    for name, options in (("whole", []), ("half", ["--half"])):
+        succeed("weights", "import", "whole.pth", "-o", f"{name}.safetensors", *options)
+    whole, half = Path("whole.safetensors"), Path("half.safetensors")
+    assert [read_header(path).precision for path in (whole, half)] == ["fp32", "fp16"]
+    assert half.stat().st_size < 0.6 * whole.stat().st_size
+    halved = load_file(half)
     assert all(torch.equal(halved[key].to(value.dtype), value) for key, value in exact.items())
 
 
 def test_import_stores_what_it_is_told(here: Path) -> None:
     torch.save(load_file(shipped("pasmnet")), "PASMnet_192.pth")
     told = ["--max-disparity", "192", "--training", "KITTI, 80 epochs", "--licence", "CC0", "--version", "7"]
-    run = pam("weights", "import", "PASMnet_192.pth", "-o", "deep/in/pasm.safetensors", *told)
-    assert run.code == 0
+    run = succeed("weights", "import", "PASMnet_192.pth", "-o", "deep/in/pasm.safetensors", *told)
     assert run.complaints == ["PASMnet_192.pth holds a pasmnet, 706 tensors"]
     spec = read_header(Path("deep/in/pasm.safetensors")).spec
-    assert (spec.max_disparity, spec.training, spec.licence, spec.version) == (
-        192,
-        "KITTI, 80 epochs",
-        "CC0",
-        "7",
-    )
-
-    from pamcli.inference.matcher import StereoMatcher
-
-    path = "deep/in/pasm.safetensors"
-    assert StereoMatcher.load(path, device="cpu").max_disparity == 192
-    assert StereoMatcher.load(path, device="cpu", max_disparity=None).max_disparity is None
+    found = (spec.max_disparity, spec.training, spec.licence, spec.version)
+    assert found == (192, "KITTI, 80 epochs", "CC0", "7")
 
 
 def test_import_writes_only_where_and_what_it_can(checkpoint: str) -> None:
@@ -228,7 +176,7 @@ def test_import_writes_only_where_and_what_it_can(checkpoint: str) -> None:
         2 -o n.safetensors --max-disparity=192 | c.pth.tar holds a passrnet, which has no maximum disparity
     """
     refuse_all(table, "weights import", checkpoint)
-    assert pam("weights import --overwrite --max-disparity none", checkpoint, *OUTPUT).code == 0
+    succeed("weights import --overwrite --max-disparity none", checkpoint, *OUTPUT)
     assert read_header(Path("new.safetensors")).spec.scale == 2
 
 
@@ -273,39 +221,3 @@ def test_files_that_are_no_weights(checkpoint: str) -> None:
         table += f"\n 4 info {name} | {name} | pam guide own-network"
         table += f"\n 2 describe {name} -o n.toml | {name} must be an .onnx file or a description | MODULE:F"
     refuse_all(table, "weights")
-
-
-def test_the_description_of_a_pytorch_network_is_tried_again(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Path("described.py").write_text(foreign_networks.AS_MODULE)
-    monkeypatch.syspath_prepend(".")
-    text = foreign_networks.DESCRIBED.format(name="other", size="free").replace("disparities", "0")
-    Path("own.toml").write_text(text.partition("\n")[2])
-    again = ["weights", "describe", "own.toml", "-o", "own.toml", "--overwrite", "--device", "cpu"]
-    refuse(pam(*again), 2, "own.toml does not name a network", "add --network-from MODULE:FUNCTION")
-    run = pam(*again, "--network-from", "described:make")
-    assert (run.code, run.lines) == (0, ["own.toml", "own.png"]), run.stderr
-    again[2] = "other.onnx"
-    refuse(pam(*again, "--network-from", "described:make"), 2, "NET.onnx and --network-from")
-
-
-@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16])
-def test_info_names_tensors_with_values_that_are_not_finite(here: Path, kind: torch.dtype) -> None:
-    state = {name: value.to(kind) for name, value in load_file(shipped("passrnet-x2")).items()}
-    state["upscale.7.weight"][0, 1, 2, 0] = torch.nan
-    state["upscale.4.weight"][0, 0, 0, 0] = -torch.inf
-    save_network(state, ModelSpec("passrnet", scale=2), Path("odd.safetensors"))
-    run = pam("weights", "info", "odd.safetensors")
-    assert run.code == 0
-    assert value_of(run, "not finite") == (
-        "NaN or infinite values in 2 tensors: upscale.4.weight, upscale.7.weight"
-    )
-
-
-def test_json_of_info_is_one_line(here: Path) -> None:
-    spec = ModelSpec("passrnet", scale=2, training="two\nlines, “quoted”")
-    save_network(load_file(shipped("passrnet-x2")), spec, Path("mine.safetensors"))
-    (record,) = pam("weights info mine.safetensors --json").records
-    assert (record["training"], record["scale"], record["max_disparity"]) == (spec.training, 2, None)
-    assert record["sha256"] == sha256(Path("mine.safetensors"))
