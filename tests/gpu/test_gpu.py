@@ -1,10 +1,8 @@
-"""Tests that need a GPU: precisions, CUDA graphs, lack of memory, two processes, training."""
+"""Tests that need a GPU: precisions, CUDA graphs, lack of memory, training."""
 
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,27 +114,6 @@ def test_without_enough_memory_bands_are_matched_and_one_line_says_so(
     lines = [record.message for record in caplog.records if "not enough memory" in record.message]
     assert len(lines) == 1
     assert "computed in bands" in lines[0]
-
-
-PROGRAM = """
-import numpy as np, sys
-from pamcli import StereoMatcher, read_image
-pair = [read_image(name).pixels for name in sys.argv[1:3]]
-matcher = StereoMatcher.load(device="cuda", match_size=1)
-for _ in range(20):
-    found = matcher(*pair).disparity
-print(float(found.mean()))
-"""
-
-
-def test_two_processes_share_a_gpu() -> None:
-    command = [sys.executable, "-c", PROGRAM, *(str(SAMPLE / f"{side}.png") for side in ("left", "right"))]
-    both = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in "ab"
-    ]
-    outputs = [process.communicate(timeout=300) for process in both]
-    assert [process.returncode for process in both] == [0, 0], outputs
-    assert abs(float(outputs[0][0]) - float(outputs[1][0])) < 1e-3
 
 
 def gradients(

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from pamcli.networks.parallax import (
     VISIBLE_THRESHOLD,
-    attention,
     clean_mask,
     cycle_map,
     fill_occlusions,
@@ -103,19 +102,6 @@ def test_occlusion_filling_equals_the_walk_pixel_by_pixel() -> None:
     disparity = torch.rand(2, 30, 83, generator=random) * 50
     valid = torch.rand(2, 30, 83, generator=random) < torch.linspace(0, 0.3, 30)[:, None]
     assert (fill_occlusions(disparity, valid) - fill_step_by_step(disparity, valid)).abs().max() < 1e-4
-
-
-@pytest.mark.parametrize("prior", [None, 3])
-def test_attention_keeps_the_order(prior: int | None) -> None:
-    cost = torch.randn(1, 2, 9, 9, generator=torch.Generator().manual_seed(0))
-    left = attention(cost, "left", prior)
-    right = attention(cost, "right", prior)
-    j, k = torch.meshgrid(torch.arange(9), torch.arange(9), indexing="ij")
-    limit = 9 if prior is None else prior
-    assert torch.equal(left[0, 0] > 0, (j - k >= 0) & (j - k < limit))
-    assert torch.equal(right[0, 0] > 0, (k - j >= 0) & (k - j < limit))
-    for m in (left, right, attention(cost)):
-        assert torch.allclose(m.sum(-1), torch.ones(()), atol=1e-6)
 
 
 def test_a_known_shift_is_found() -> None:

@@ -11,7 +11,7 @@ from random_networks import normalised, pasmnet2
 from torch import Tensor
 
 from pamcli.networks.parallax import RowAttention
-from pamcli.networks.pasmnet2 import REACH, PASMnet2, Stage
+from pamcli.networks.pasmnet2 import REACH, PASMnet2
 from pamcli.networks.symmetric_attention import SymmetricAttention, attend
 from pamcli.networks.updates import (
     ErrorScale,
@@ -109,21 +109,6 @@ def test_inference_a_few_rows_at_a_time_is_training(
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
-def test_the_cost_takes_the_queries_and_keys_of_both_images() -> None:
-    torch.manual_seed(0)
-    stage = Stage(8, blocks=2).eval()
-    views = torch.randn(2, 8, 3, 5)
-    features, from_cost = stage(views)
-    x, expected = views, torch.zeros(1, 3, 5, 5)
-    for block in stage.blocks:
-        x, q, k = block(x)
-        for y, left, right in ((y, left, right) for y in range(3) for left in range(5) for right in range(5)):
-            there, back = q[0, :, y, left] @ k[1, :, y, right], k[0, :, y, left] @ q[1, :, y, right]
-            expected[0, y, left, right] += (there + back) / 16
-    assert torch.allclose(attend(from_cost).cost, expected, atol=1e-5)
-    assert torch.equal(features, x)
-
-
 def test_a_maximum_disparity_limits_the_attention_of_all_scales() -> None:
     left, right = pictures()
     with torch.inference_mode():
@@ -185,28 +170,6 @@ def test_a_window_around_the_peak_takes_no_notice_of_another_mode() -> None:
     assert torch.isclose(found.initial[0, 0, 10], torch.tensor(10 - (3 * 0.4 + 4 * 0.2) / 0.6))
     assert torch.isclose(found.mass[0, 0, 10], torch.tensor(0.6 / 0.9))
     assert torch.isclose(found.initial[0, 0, 1], torch.tensor(0.5))
-
-
-@pytest.mark.parametrize("inference", [False, True])
-def test_looking_up_is_linear_between_columns_and_repeats_the_outermost(inference: bool) -> None:
-    attention = random_attention(2, 9, inference=inference)
-    logs = random_attention(2, 9, inference=False).right_to_left.log_map()
-    d = torch.rand(2, 2, 9, generator=torch.Generator().manual_seed(1)) * 10
-    found = attention.lookup(d, REACH)
-    assert found.shape == (2, 2 * REACH + 1, 2, 9)
-    for y, j, step in ((0, 0, 0), (0, 5, 4), (1, 8, 8), (1, 3, 1)):
-        x = float(j - d[0, y, j]) + step - REACH
-        low = int(x // 1)
-        values = [max(float(logs[0, y, j, min(max(k, 0), 8)]), -16) / 4 for k in (low, low + 1)]
-        assert abs(float(found[0, step, y, j]) - (values[0] + (x - low) * (values[1] - values[0]))) < 1e-5
-
-
-def test_neighbours_row_by_row_at_any_dilation() -> None:
-    values = torch.arange(12.0).view(1, 3, 4) ** 2
-    around = neighbours(repeat_edges(values, 1), 1, 1)
-    assert around[0, :, 1, 1].tolist() == [0, 1, 4, 16, 25, 36, 64, 81, 100]
-    assert around[0, :, 0, 0].tolist() == [0, 0, 1, 0, 0, 1, 16, 16, 25]
-    assert torch.equal(neighbours(repeat_edges(values, 9), 9, 1), around)
 
 
 def test_a_mixture_upsamples_a_plane_and_never_leaves_what_is_around() -> None:
