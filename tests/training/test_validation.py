@@ -46,16 +46,12 @@ def test_every_pair_is_looked_at_before_a_run(kitti: str, tmp_path: Path) -> Non
         Validator.open([kitti], None)
 
 
-@pytest.mark.parametrize("name", ["pasmnet2", "pasmnet"])
-def test_figures_and_images_are_those_of_the_stored_file(name: str, kitti: str, tmp_path: Path) -> None:
-    """Measured as by pam disparity, whose matching resolution depends on the network."""
+def test_figures_and_images_are_those_of_the_stored_file(kitti: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    spec = ModelSpec(name, max_disparity=32)
+    spec = ModelSpec("pasmnet", max_disparity=32)
     weights = round_weights(build_network(spec).state_dict())
     one = f"{kitti}?first=1"
-    found = Validator.open([one, kitti] if name == "pasmnet" else [one], None).measure(
-        weights, spec, CPU, lambda: None
-    )
+    found = Validator.open([one, kitti], None).measure(weights, spec, CPU, lambda: None)
 
     save_network(weights, spec, tmp_path / "w.safetensors")
     matcher = StereoMatcher.load(tmp_path / "w.safetensors", device="cpu", precision="fp32")
@@ -70,7 +66,7 @@ def test_figures_and_images_are_those_of_the_stored_file(name: str, kitti: str, 
 
     save_images(tmp_path / "shown", found)
     first, *others = sorted((tmp_path / "shown").iterdir())
-    assert [first.name, len(others)] == ["1-kitti2015-1.png", 2 if name == "pasmnet" else 0]
+    assert (first.name, len(others)) == ("1-kitti2015-1.png", 2)
     shown, left = np.asarray(Image.open(first)), open_data(one).load(0).left
     assert shown.shape == (128, 96, 3)
     assert np.array_equal(shown[:64], left), "the view is above its disparity"
@@ -100,3 +96,19 @@ def test_weights_are_kept_in_half_precision_where_they_fit() -> None:
     assert stored["running_var"].item() == 1e6
     state["num_batches_tracked"] += 1
     assert stored["num_batches_tracked"].item() == 7
+
+
+@pytest.mark.parametrize(("name", "size"), [("pasmnet2", "auto"), ("pasmnet", 1.0)])
+def test_pairs_are_matched_in_the_size_of_pam_disparity(
+    name: str, size: object, kitti: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[object] = []
+
+    def noted(matcher: StereoMatcher, *_: object) -> tuple[dict[str, float], list[np.ndarray]]:
+        found.append(matcher.match_size)
+        return {"D1": 0.0}, []
+
+    monkeypatch.setattr("pamcli.training.validation._measure_disparity", noted)
+    spec = ModelSpec(name)
+    Validator.open([kitti], None).measure(build_network(spec).state_dict(), spec, CPU, lambda: None)
+    assert found == [size]

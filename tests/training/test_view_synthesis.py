@@ -214,6 +214,16 @@ def test_occluded_pixels_keep_their_truth_but_are_not_visible() -> None:
     assert not np.isfinite(changed.right_disparity).any()
 
 
+def test_the_truth_of_the_right_view_grows_where_there_is_one() -> None:
+    thing = Occluder(torch.ones(4, 40, 24), 59.5, 9.5, 9, 0, 0)
+    changed, _ = view_synthesis._insert(even(both=True), thing.views(48, 128), even().disparity)
+    there = changed.right_disparity == 9
+    assert there.sum() == 20 * 12
+    assert there[10:30, 51:63].all()
+    assert changed.right_visible[there].all()
+    assert not changed.right_visible[10:30, 63:69].any(), "the left view shows the thing at 66 to 71"
+
+
 def test_things_stand_in_front_of_all_that_they_cover() -> None:
     found = [insert_occluders(rng(seed), even(disparity=20)) for seed in range(60)]
     nearest = [float(np.nanmin(one.disparity)) for one in found]
