@@ -13,7 +13,6 @@ from pamcli.scenes.render import Layer, Views, render
 from pamcli.scenes.scene import Scene, make_scene, scene_pair
 from pamcli.scenes.textures import LEAST_TEXELS, TextureLibrary, find_textures, read_texture
 
-MADE_UP = TextureLibrary()
 HEIGHT, WIDTH = 96, 192
 
 
@@ -76,11 +75,11 @@ def test_a_warped_image_is_the_other_one(library: TextureLibrary) -> None:
         assert unseen.mean() > 5 * seen.mean()
 
 
-def test_ranges_reach_from_a_few_to_several_hundred_pixels() -> None:
+def test_ranges_reach_from_a_few_to_several_hundred_pixels(library: TextureLibrary) -> None:
     width, height = 1024, 16
     largest = []
-    for number in range(12):
-        scene = make_scene(np.random.default_rng((6, number)), MADE_UP, height, width)
+    for number in range(9):
+        scene = make_scene(np.random.default_rng((6, number)), library, height, width)
         views = render(scene.layers, height, width)
         largest.append(float(views.disparity.quantile(0.99)))
     assert min(largest) < 12
@@ -105,7 +104,7 @@ def kinds(layer: Layer) -> set[str]:
 
 
 def test_all_kinds_of_surfaces_occur(library: TextureLibrary) -> None:
-    scenes = [scene_of(library, number) for number in range(24)]
+    scenes = [scene_of(library, number) for number in range(12)]
     found: dict[str, int] = {}
     for scene in scenes:
         for kind in set().union(*map(kinds, scene.layers)):
@@ -113,7 +112,7 @@ def test_all_kinds_of_surfaces_occur(library: TextureLibrary) -> None:
     for kind in ("object", "ground", "wall", "ceiling", "cut to size", "thin", "waved"):
         assert found.get(kind, 0) >= 2, found
     drifts = [scene.drift for scene in scenes]
-    assert 3 < sum(drift == (0, 0) for drift in drifts) < 21
+    assert 3 < sum(drift == (0, 0) for drift in drifts) < 9
     assert sum(any(layer.reflection for layer in scene.layers) for scene in scenes) > 5
     assert sum(any(layer.decals for layer in scene.layers) for scene in scenes) > 5
     assert max(abs(offset) for drift in drifts for offset in drift) <= 1
