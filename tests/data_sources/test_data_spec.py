@@ -66,14 +66,6 @@ def test_invalid_specifications(text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="does not exist"):
-        open_data(f"pairs:{tmp_path / 'nowhere'}")
-    (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="is not a folder"):
-        open_data(f"kitti2015:{tmp_path / 'file'}")
-
-
 def test_pairs_of_a_list_are_those_of_pam_disparity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("a_L.png", "a_R.png", "deep/b_L.png", "deep/b_R.png"):

@@ -32,13 +32,6 @@ def test_borders_of_unequal_width_are_cut_and_little_else(colour: int, deep: boo
     assert boxes[0].size == boxes[1].size
 
 
-def test_a_frame_within_a_frame_is_cut_too() -> None:
-    framed = [np.pad(view, ((5, 9), (7, 4), (0, 0)), constant_values=255) for view in two_textures()]
-    boxes = find_views(side_by_side(*framed))
-    assert (boxes[0].left - 23 - 7, boxes[0].top - 12 - 5) == (2, 2)
-    assert (boxes[1].left - 240 - 11 - 7, boxes[1].top - 31 - 5) == (2, 2)
-
-
 def test_without_a_gap_the_views_are_parted_at_the_seam() -> None:
     first, second = two_textures()
     boxes = find_views(np.concatenate([first, second[:, 4:]], axis=1))  # the seam is not in the middle

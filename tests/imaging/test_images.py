@@ -190,13 +190,6 @@ def test_tiff_where_white_is_zero(dtype: DTypeLike) -> None:
     assert read.grey
 
 
-def test_cmyk_in_tiff() -> None:
-    image = Image.fromarray(noise(20, 30, 3)).convert("CMYK")
-    read = read_image(pillow_bytes(image, "TIFF", icc_profile=PROFILE))
-    assert np.abs(read.pixels.astype(int) - np.asarray(image.convert("RGB"))).max() <= 1
-    assert read.icc_profile is None
-
-
 def test_alpha_that_was_multiplied_in_is_divided_out() -> None:
     stored = np.array([[[50, 100, 25, 128], [7, 7, 7, 0], [200, 1, 0, 255]]], np.uint8)
     read = read_image(tiff_bytes(stored, photometric="rgb", extrasamples=["assocalpha"]))
