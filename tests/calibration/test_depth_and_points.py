@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -81,11 +80,10 @@ def test_rounded_width_and_height_have_their_own_scales() -> None:
     assert half.principal == pytest.approx((10.5 * 50 / 101 - 0.5, 20.5 * 25 / 51 - 0.5))
 
 
-@pytest.mark.parametrize("size", [(500, 741), (745, 500)])
-def test_another_aspect_is_refused(size: tuple[int, int], calibration: Calibration) -> None:
-    message = f"the calibration is for 741x500 px, but the image is {size[0]}x{size[1]} px"
-    with pytest.raises(InputError, match=re.escape(message)) as caught:
-        calibration.for_size(*size)
+def test_another_aspect_is_refused(calibration: Calibration) -> None:
+    message = "the calibration is for 741x500 px, but the image is 745x500 px"
+    with pytest.raises(InputError, match=message) as caught:
+        calibration.for_size(745, 500)
     assert caught.value.exit_code == 3
 
 

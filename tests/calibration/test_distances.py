@@ -53,9 +53,8 @@ def test_nothing_known_and_outside() -> None:
     found = Region(52, 22, 4, 4).measure(scene(), CALIBRATION, 0.5)
     assert found["known"] == 0
     assert np.isnan([found["x_m"], found["z_m"], found["z_error_m"], found["z_10_percent_m"]]).all()
-    for region in (Region(80, 5), Region(-3, 5, 2, 2), Region(5, 60, 9, 9)):
-        with pytest.raises(InputError, match=r"outside of the 80x60 px image"):
-            region.measure(scene(), CALIBRATION, 0.5)
+    with pytest.raises(InputError, match=r"outside of the 80x60 px image"):
+        Region(5, 60, 9, 9).measure(scene(), CALIBRATION, 0.5)
 
 
 SAME = [

@@ -59,12 +59,8 @@ def test_cameras_differ_and_are_drawn_from_their_ranges() -> None:
     assert 60 <= min(qualities) < max(qualities) <= 95
     assert max(each.noise for each in drawn) <= 12
     assert draw_degradation(rng(5)) == draw_degradation(rng(5))
-
-
-def test_what_a_camera_does_is_read_and_said() -> None:
     read = parse_degradation("jpeg=75, noise=2.5", "--degrade")
-    assert read == Degradation(noise=2.5, jpeg=75)
-    assert parse_degradation(str(read), "--degrade") == read
+    assert read == Degradation(noise=2.5, jpeg=75) == parse_degradation(str(read), "--degrade")
 
 
 @pytest.mark.parametrize(

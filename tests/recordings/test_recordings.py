@@ -237,9 +237,6 @@ def test_crooked_cameras_are_rectified_by_their_camera_info(tmp_path: Path) -> N
     calibration = Calibration(**pair.stated)
     assert (calibration.focal_length, calibration.size) == (140.0, (128, 96))
     assert calibration.baseline == pytest.approx(crooked.baseline)
-    raw = recording.read((0, 0), max_pixels=None, rectify=False)
-    np.testing.assert_array_equal(raw.left.pixels, crooked.left)
-    assert not raw.stated
     assert Recording(f"bag:{tmp_path}/a.mcap?rectified=yes").are_rectified
 
 
