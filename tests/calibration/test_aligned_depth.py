@@ -116,17 +116,6 @@ def test_files_and_numbers_name_the_camera(camera: str, here: Path) -> None:
     np.testing.assert_allclose(np.load("z.npy"), expect(), rtol=1e-6)
 
 
-def test_the_right_image_of_rectified_ones(here: Path) -> None:
-    [*depth_files("disp.npy", calibration="rig.yaml", align_to=1, depth="z.npy")]
-    found = np.load("z.npy")
-    assert found.shape == (60, 80)
-    shifted = np.full((60, 80), WALL)
-    shifted[ROWS, 30 - 7 : 50 - 7] = BOX  # a disparity of 100 * 0.2 / 2 - 3 = 7 px
-    known = np.isfinite(found)
-    assert known.mean() > 0.9
-    np.testing.assert_allclose(found[known], shifted[known], rtol=1e-6)
-
-
 def test_points_are_those_of_the_other_camera(here: Path) -> None:
     options = {"calibration": "rig.yaml", "align_to": "2", "at": [(70.0, 40.0)]}
     (result,) = depth_files("disp.npy", **options)

@@ -143,9 +143,6 @@ def test_identical_images() -> None:
     assert check.identical
     (line,) = advise(check)
     assert "identical" in line
-    other = left.copy()
-    other[-1, -1, 2] ^= 1
-    assert not check_pair(left, other).identical
 
 
 @pytest.mark.parametrize(("size", "flat"), [((1, 1), False), ((1200, 16), False), ((11, 40), True)])
