@@ -206,11 +206,6 @@ def test_a_thumbnail_page_is_no_second_image(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_image(tmp_path / "a.tif").pixels, stored)
 
 
-def test_content_decides_not_the_suffix(tmp_path: Path) -> None:
-    (tmp_path / "a.jpg").write_bytes(pillow_bytes(Image.fromarray(noise(5, 6, 3)), "PNG"))
-    np.testing.assert_array_equal(read_image(tmp_path / "a.jpg").pixels, noise(5, 6, 3))
-
-
 @pytest.mark.parametrize("format_", ["JPEG", "PNG", "WEBP", "TIFF"])
 @pytest.mark.parametrize("orientation", [1, 3, 5, 6])
 def test_the_orientation_is_applied_and_reported(format_: str, orientation: int) -> None:
