@@ -27,30 +27,17 @@ from pamcli.evaluation.results import Evaluation
 from pamcli.inference.device import peak_memory
 
 
-@pytest.mark.parametrize(("kind", "scenes"), [("normal", 20), ("skewed", 30)])
-def test_intervals_hold_the_ground_truth_in_93_to_97_of_100_draws(
-    kind: str, scenes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Scenes of 1 to 5 images, whose images are alike."""
+def test_intervals_hold_the_truth_in_93_to_97_of_100_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """30 scenes of 1 to 5 images, which are alike, with values of a skewed distribution."""
     monkeypatch.setattr("pamcli.evaluation.comparison.DRAWS", 1000)
     random = np.random.default_rng(3)
     held = 0
-    for _ in range(1000):
-        of = np.repeat(np.arange(scenes), random.integers(1, 6, scenes))
-        each = random.normal(0, 1, scenes)
-        if kind == "skewed":
-            each = random.gamma(2, 0.5, scenes) - 1
-        low, high = compute_interval(1 + each[of] + random.normal(0, 0.5, len(of)), of.tolist())
+    for _ in range(600):
+        of = np.repeat(np.arange(30), random.integers(1, 6, 30))
+        each = random.gamma(2, 0.5, 30)
+        low, high = compute_interval(each[of] + random.normal(0, 0.5, len(of)), of.tolist())
         held += low <= 1 <= high
-    assert 930 <= held <= 970
-
-
-def test_images_of_one_scene_widen_the_interval() -> None:
-    scenes = np.repeat(np.arange(10), 20)
-    values = np.random.default_rng(0).normal(0, 1, 10)[scenes]
-    by_scene = compute_interval(values, scenes.tolist())
-    by_picture = compute_interval(values, list(range(200)))
-    assert by_scene[1] - by_scene[0] > 3 * (by_picture[1] - by_picture[0])
+    assert 0.93 <= held / 600 <= 0.97
 
 
 def test_intervals_of_equal_values_of_too_few_scenes_and_of_weights() -> None:

@@ -48,25 +48,7 @@ def fill_slowly(disparity: np.ndarray) -> np.ndarray:
     return np.where(d < 0, N, d)
 
 
-def test_gaps_ends_and_rows() -> None:
-    filled = interpolate_background(
-        np.array(
-            [
-                [N, N, N, N, N, N],
-                [N, 7, N, N, 3, N],
-                [N, N, N, N, N, N],
-                [5, N, 9, N, N, 8],
-                [N, N, N, N, N, N],
-            ],
-            np.float32,
-        )
-    )
-    assert filled[:2].tolist() == [[7, 7, 3, 3, 3, 3]] * 2
-    assert np.isnan(filled[2]).all()  # between rows that know something: the kit leaves it
-    assert filled[3:].tolist() == [[5, 5, 9, 8, 8, 8]] * 2
-
-
-@pytest.mark.parametrize("share", [0.02, 0.1, 0.5, 0.9, 1])
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.5, 1])
 def test_equals_the_loops_of_the_kit(share: float) -> None:
     random = np.random.default_rng(int(100 * share))
     for _ in range(20):
@@ -113,18 +95,6 @@ def test_curves_of_the_oracle_of_equal_confidence_and_of_no_errors() -> None:
     assert curve_of([2, 2.5], [0.5, 0.5]).bad_2[0] == 50, "an error of 2 px is not bad"
     assert curve_of([0, 0], [0.1, 0.9]).areas() == {"ause-epe": 0, "ause-bad-2": 0}
     assert compute_sparsification(np.zeros((3, 65536)), make_error_histogram()) is None
-
-
-def test_curves_match_plain_sorting() -> None:
-    random = np.random.default_rng(0)
-    errors, confidence = random.gamma(1, 2, 600), random.random(600)
-    by_level, histogram = 0, make_error_histogram()
-    for part in (slice(0, 200), slice(200, 600)):
-        by_level += count_by_confidence(errors[part], confidence[part], name="x")
-        histogram += make_error_histogram(errors[part])
-    found = compute_sparsification(by_level, histogram)
-    assert found.epe[50] == pytest.approx(errors[np.argsort(-confidence)][:300].mean(), rel=1e-3)
-    assert found.epe_oracle[50] == pytest.approx(np.sort(errors)[:300].mean(), rel=1e-3)
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, np.nan])

@@ -34,12 +34,6 @@ def test_bars_are_shares_of_the_pixels() -> None:
     assert {"50.0", "30.0", "20.0", "error (px)"} <= set(texts(svg))
 
 
-def test_axes_end_at_a_round_number_above_the_highest() -> None:
-    svg = parse_svg(make_histogram("Errors", (0, 1, 2, 3, 4), (267, 233, 250, 250)))
-    assert [text for text in texts(svg) if text.endswith("%")] == ["0 %", "10 %", "20 %", "30 %"]
-    assert texts(svg)[-2] == "4"  # a last edge that is finite is written, too
-
-
 def test_pixels_without_an_estimate_count_and_no_pixels_are_empty() -> None:
     svg = parse_svg(make_histogram("Errors", (0, 3, math.inf), (60, 20), wrong_from=3, without=20))
     assert [bar.get("class") for bar in svg.iter("rect")] == ["right", "wrong", "wrong"]
@@ -76,7 +70,7 @@ def test_the_legend_names_every_curve_in_order() -> None:
     assert len(list(parse_svg(chart).iter("circle"))) == 2
 
 
-@pytest.mark.parametrize("highest", [1e-9, 0.013, 0.99, 1, 4.5, 9.99, 100, 123456.0])
+@pytest.mark.parametrize("highest", [1e-9, 0.99, 4.5, 123456.0])
 def test_an_axis_has_a_few_round_steps(highest: float) -> None:
     chart = make_curves("T", (0, 1), {"a": (0, highest)}, "x", "y")
     svg = parse_svg(chart)

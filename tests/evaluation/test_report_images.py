@@ -118,19 +118,13 @@ def color_of(estimate: float, truth: float) -> tuple[int, ...]:
 @pytest.mark.parametrize(
     ("estimate", "truth", "step"),
     [
-        (20.0, 20.0, 0),  # no error
         (20.18, 20.0, 0),  # 0.18 px / 3 = 0.06
         (20.1875, 20.0, 1),  # 0.1875 px / 3 = 0.0625: a step begins with its lower end
-        (20.75, 20.0, 3),  # 0.25
         (22.9, 20.0, 4),  # 0.967: still right
         (23.0, 20.0, 5),  # 3 px of 20 px: n = 1
-        (26.0, 20.0, 6),
-        (68.0, 20.0, 9),  # 48 px: 16
         (500.0, 20.0, 9),
-        (104.0, 100.0, 4),  # 4 px, but 4 % of the truth: 0.8
         (105.0, 100.0, 5),  # 5 %: n = 1
-        (96.0, 100.0, 4),  # below the truth as above it
-        (0.0, 0.0, 0),
+        (96.0, 100.0, 4),  # 4 px below the truth, but 4 %: 0.8
         (2.9, 0.0, 4),  # a truth of 0 px is measured in pixels
     ],
 )
@@ -152,20 +146,3 @@ def test_occluded_pixels_are_half_as_bright() -> None:
     same = np.array([[8.0, 8.0]], np.float32)
     pixels = draw_error_map(same, same, visible=np.array([[True, False]]))
     assert pixels.tolist() == [[[49, 54, 149], [24, 27, 74]]]
-
-
-def test_a_sparse_ground_truth_is_drawn_thicker_and_later_pixels_lie_over_earlier_ones() -> None:
-    truth = np.full((4, 5), np.nan, np.float32)
-    truth[1, 1] = 20
-    truth[2, 3] = 20
-    estimate = np.full((4, 5), 20, np.float32)
-    estimate[2, 3] = 100
-    right, wrong = ERROR_COLORS[0], ERROR_COLORS[9]
-    drawn = draw_error_map(estimate, truth, thicken=True)
-    expected = [
-        [right, right, right, BLACK, BLACK],
-        [right, right, wrong, wrong, wrong],
-        [right, right, wrong, wrong, wrong],
-        [BLACK, BLACK, wrong, wrong, wrong],
-    ]
-    assert drawn.tolist() == [[list(color) for color in row] for row in expected]

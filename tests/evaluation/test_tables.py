@@ -53,11 +53,8 @@ def test_text_is_aligned_and_a_missing_figure_is_a_dash() -> None:
     [
         (1.005, 1, "1.0"),
         (-0.001, 2, "0.00"),
-        (-0.01, 2, "-0.01"),
         (3, 0, "3"),
-        (3, 1, "3.0"),
         (None, 2, "-"),
-        (math.nan, 2, "-"),
         (np.float32("nan"), 2, "-"),
         (-math.inf, 2, "-inf"),
         ("pooled", 2, "pooled"),
