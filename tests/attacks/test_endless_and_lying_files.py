@@ -17,14 +17,13 @@ import pytest
 from pam_program import forked, pam, refuse, refuse_all
 from PIL import Image
 
-from pamcli.errors import InputError, ModelError, UsageError
-from pamcli.files.atomic import check_writable, lock_folder, write_atomically
+from pamcli.errors import InputError, UsageError
+from pamcli.files.atomic import lock_folder
 from pamcli.flickr1024.pairs import find_images
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
 from pamcli.imaging.raster import encode_png
 from pamcli.imaging.tiff import encode_tiff
-from pamcli.registry.catalog import locate
 
 
 @pytest.fixture(autouse=True)
@@ -58,35 +57,21 @@ def test_no_memory_is_taken_for_a_tiff_that_its_bytes_cannot_fill() -> None:
     tracemalloc.stop()
 
 
-@pytest.mark.parametrize("name", ["pipe", "zeros.json"])
 @pytest.mark.parametrize(
     "command",
     [
-        ["disparity", "--pairs", "{}", "-o", "out/"],
-        ["train", "superres", "--data", "procedural", "-o", "run", "--recipe", "{}"],
-        ["disparity", "{}", "right.png", "-o", "d.pfm"],
-        ["dataset", "prepare-flickr1024", ".", "-o", "../out", "--scale", "2", "--list", "{}"],
+        "disparity --pairs pipe -o out/",
+        "disparity zeros.json right.png -o d.pfm",
+        "train superres --data procedural -o run --recipe zeros.json",
+        "dataset prepare-flickr1024 . -o ../out --scale 2 --list pipe",
     ],
-    ids=lambda words: words[0],
 )
-def test_what_is_no_regular_file_is_not_read(command: list[str], name: str) -> None:
-    if "--recipe" in command and name == "pipe":
-        os.rename("pipe", "pipe.json")
-        name = "pipe.json"
-    with forked(*(word.format(name) for word in command)) as running:
+def test_what_is_no_regular_file_is_not_read(command: str) -> None:
+    with forked(*command.split()) as running:
         _, said = running.communicate()
     assert running.returncode in (2, 3)
     assert b"is not a regular file" in said
     assert said.count(b"\n") == 1
-
-
-@pytest.mark.parametrize("name", ["net.onnx", "net.safetensors"])
-def test_weights_that_have_no_end(name: str) -> None:
-    for make in (os.mkfifo, lambda name: os.symlink("/dev/zero", name)):
-        make(name)
-        with pytest.raises(ModelError, match=f"{name} is not a regular file"):
-            locate(name)
-        os.unlink(name)
 
 
 def test_a_checkpoint_that_is_a_pipe() -> None:
@@ -103,14 +88,6 @@ def test_a_pipe_that_nobody_reads_is_said_before_the_work() -> None:
     assert b"it is a pipe without a reader" in said
 
 
-def test_a_pipe_that_is_read_gets_all() -> None:
-    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
-    check_writable(Path("pipe"))
-    write_atomically(Path("pipe"), b"all")
-    assert os.read(reader, 9) == b"all"
-    os.close(reader)
-
-
 def test_a_folder_in_which_no_file_can_be_made_is_said_before_the_work() -> None:
     if not Path("/proc/self").exists():
         pytest.skip("there is no /proc here")
@@ -118,10 +95,10 @@ def test_a_folder_in_which_no_file_can_be_made_is_said_before_the_work() -> None
 
 
 def lying_archive(method: int) -> Path:
-    """A member of 64 MB of zeros that declares 90 kB."""
+    """A member of 16 MB of zeros that declares 90 kB."""
     path = Path("bomb.zip")
     with zipfile.ZipFile(path, "w", method) as archive:
-        archive.writestr("0001_L.png", bytes(64 << 20))
+        archive.writestr("0001_L.png", bytes(16 << 20))
     data = bytearray(path.read_bytes())
     for signature, place in ((b"PK\3\4", 22), (b"PK\1\2", 24)):
         struct.pack_into("<I", data, data.index(signature) + place, 90_000)
@@ -129,7 +106,7 @@ def lying_archive(method: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
 def test_no_more_is_unpacked_than_an_archive_declares(method: int) -> None:
     path = lying_archive(method)
     tracemalloc.start()
@@ -192,24 +169,6 @@ def test_names_and_numbers_of_extremes_are_refused_in_one_line() -> None:
         2 disparity left.png right.png -o d.pfm --color-map c.png --range=-1e308:1e308
     """
     refuse_all(table)
-
-
-@pytest.mark.parametrize("command", ["doctor", "disparity", "superres", "rectify"])
-def test_a_giant_claim_of_a_image_costs_nothing(command: str) -> None:
-    stream = io.BytesIO()
-    Image.new("L", (8, 8)).save(stream, "jpeg")
-    data = bytearray(stream.getvalue())
-    place = data.index(b"\xff\xc0") + 5
-    data[place : place + 4] = struct.pack(">HH", 65500, 65500)
-    for name in ("giant.jpg", "other.jpg"):
-        Path(name).write_bytes(data)
-    options = {"doctor": [], "rectify": ["--uncalibrated", "-o", "out/"], "superres": ["-o", "s.png"]}
-    tracemalloc.start()
-    run = pam(command, "giant.jpg", "other.jpg", *options.get(command, ["-o", "d.pfm"]))
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    refuse(run, 3, "giant.jpg is 65500x65500 = 4,290,250,000 pixels, over the limit")
-    assert most < 64 << 20
 
 
 @pytest.mark.parametrize("form", ["group4", "png"])

@@ -12,7 +12,6 @@ import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -28,12 +27,8 @@ from safetensors.numpy import save
 
 from pamcli.data.listing import read_rectified_calibration
 from pamcli.errors import InputError, ModelError, PamError, UsageError
-from pamcli.files.json_files import load_json
 from pamcli.files.pairing import read_pair_list
 from pamcli.flickr1024.pairs import find_images
-from pamcli.flickr1024.prepare import Sha256
-from pamcli.flickr1024.resumable import Request
-from pamcli.flickr1024.stereogram_pairs import Reports
 from pamcli.flickr1024.stores import open_pixels, read_checksums, read_index
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import encode_image, read_image
@@ -98,22 +93,6 @@ def run_onnx(path: Path) -> None:
     from pamcli.inference.onnx_file import OnnxModel
 
     OnnxModel(path, device="cpu")
-
-
-def recipe(path: Path) -> None:
-    from pamcli.training.recipes import read_recipe
-
-    read_recipe(path)
-
-
-def stored(kind: Any, path: Path) -> None:
-    load_json(kind, path, "mend it")
-
-
-def run_log(path: Path) -> None:
-    from pamcli.training.journal import read_entries
-
-    read_entries(path)
 
 
 def page_index(path: Path) -> None:
@@ -184,7 +163,6 @@ INDEX = {
         {"source": "a", "name": "b", "width": 192, "height": 72, "first": 1, "patches": 1, "offset": 0}
     ],
 }
-REPORTS = {"job": INDEX["job"], "pictures": [{"picture": "a.png", "outcome": "pair", "certainty": 0.5}]}
 READERS: dict[str, tuple[Callable[[Path], object], Callable[[], bytes]]] = {
     "a.png": (read_image, lambda: encode_png(PIXELS.astype(np.uint16) * 257)),
     "a.jpg": (read_image, lambda: pillow("jpeg")),
@@ -210,13 +188,8 @@ READERS: dict[str, tuple[Callable[[Path], object], Callable[[], bytes]]] = {
     "w.onnx": (run_onnx, onnx_file),
     "pixels.npy": (open_pixels, lambda: npy(PIXELS.ravel())),
     "index.json": (read_index, lambda: json.dumps(INDEX).encode()),
-    "job.json": (partial(stored, Request), lambda: json.dumps(INDEX["job"]).encode()),
-    "done.json": (partial(stored, tuple[str, list[Sha256]]), lambda: b'["a", ["' + b"0f" * 32 + b'"]]'),
-    "stereograms.json": (partial(stored, Reports), lambda: json.dumps(REPORTS).encode()),
-    "log.jsonl": (run_log, lambda: b'{"step": 1, "loss": 2.5}\n{"step": 2, "figure": 7.5}\n'),
     "page.html": (page_index, lambda: render_page("a", PIXELS, DISPARITY)),
     "manifest.csv": (read_checksums, lambda: b"patch,source,sha256\n000001,a,00ff\n"),
-    "recipe.json": (recipe, lambda: b'{"name": "mine", "task": "disparity", "steps": 10, "batch": 2}'),
     "calib.txt": (read_rectified_calibration, lambda: b"cam0=[9 0 4; 0 9 3; 0 0 1]\nbaseline=80\ndoffs=1\n"),
     "kitti.txt": (
         lambda path: read_rectified_calibration(path, (2, 3)),
@@ -257,7 +230,7 @@ def test_damage_ends_in_a_result_or_in_an_error_of_pams_own(
     data, path = make(), tmp_path / name
     codes = [ModelError.exit_code] if name.startswith("w.") else [InputError.exit_code, UsageError.exit_code]
     path.write_bytes(data)
-    if not name.startswith(("recipe", "pairs")):
+    if not name.startswith("pairs"):
         read(path)  # whole, it is fine
     for seed in range(request.config.getoption("--seeds")):
         path.write_bytes(mutated(data, seed))

@@ -30,12 +30,10 @@ SIGNALS = [signal.SIGKILL] * 6 + [signal.SIGTERM, signal.SIGINT]
 ENDS = (0, 130, 143, -signal.SIGKILL, -signal.SIGTERM)  # the last, where a process does not listen yet
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 PAIRS = 3
-BATCHES = {"disparity": "--color-map {out}/"}
-TRAININGS = {  # the least work: what is killed is the run around it
-    "superres": "--data pairs:mine --scale 2 --crop 12x12 --steps 3 --variant views=left "
-    "--set losses.pam=0 --set losses.likelihood=0",
-}
-RUN = ["--batch", "1", "--set", "checkpoint_every=1", "--seed", "3", "--set", "log_every=1"]
+TRAINING = (  # the least work: what is killed is the run around it
+    "--data pairs:mine --scale 2 --crop 12x12 --steps 3 --variant views=left --batch 1 --seed 3 "
+    "--set losses.pam=0 --set losses.likelihood=0 --set checkpoint_every=1 --set log_every=1"
+)
 MACHINE = ["--workers", "0", "--device", "cpu"]
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -75,10 +73,11 @@ def results(folder: str) -> dict[str, str]:
     return {name: data for name, data in found.items() if not name.startswith(".pam-")}
 
 
-@pytest.mark.parametrize("command", BATCHES)
-def test_a_batch(command: str, request: pytest.FixtureRequest) -> None:
-    words = [command, "mine/left", "mine/right", "--device", "cpu", "-o", "{out}/", *BATCHES[command].split()]
-    whole, parted = ([word.replace("{out}", name) for word in words] for name in ("whole", "out"))
+def test_a_batch(request: pytest.FixtureRequest) -> None:
+    whole, parted = (
+        ["disparity", "mine/left", "mine/right", "--device", "cpu", "-o", out, "--color-map", out]
+        for out in ("whole/", "out/")
+    )
     assert pam(*whole).code == 0
     most = seconds_of([*whole, "--overwrite"])
     expected = results("whole")
@@ -122,9 +121,8 @@ def plain(value: Any) -> Any:
     return [plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-@pytest.mark.parametrize("task", TRAININGS)
-def test_a_training(task: str, request: pytest.FixtureRequest) -> None:
-    words = ["train", task, *TRAININGS[task].split(), *RUN, *MACHINE]
+def test_a_training(request: pytest.FixtureRequest) -> None:
+    words = ["train", "superres", *TRAINING.split(), *MACHINE]
     run = pam(*words, "-o", "whole")
     assert run.code == 0, run.stderr
     most = seconds_of([*words, "-o", "again"])
@@ -136,7 +134,7 @@ def test_a_training(task: str, request: pytest.FixtureRequest) -> None:
         while True:
             begun = Path("run/recipe.json").exists()
             number = draw.choice(SIGNALS) if kills < wanted else None
-            command = ["train", task, "--resume", "run", *MACHINE] if begun else [*words, "-o", "run"]
+            command = ["train", "superres", "--resume", "run", *MACHINE] if begun else [*words, "-o", "run"]
             code = stopped(command, number, most * draw.random())
             assert code in ENDS, (code, number, kills)
             if code == 0:

@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 
 from pamcli.inference.device import cpu_has_bf16
-from pamcli.inference.matcher import EXTRAS, StereoMatcher
-from pamcli.inference.tiles import MemoryBudget
+from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
 
 SHIFT = 8
-SIZES = [(width, 16 + width % 23) for width in range(16, 701, 57)]
-SIZES += [(1023, 17), (2561, 16), (6000, 16), (16, 16), (33, 201), (71, 83)]
-"""WIDTH, HEIGHT; 2561 px and more need more than one block of rows."""
+SIZES = [(16, 16), (73, 20), (301, 18), (1023, 17), (2561, 16), (33, 201), (71, 83)]
+"""WIDTH, HEIGHT; 2561 px need more than one block of rows."""
 
 
 def pair(width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
@@ -38,21 +36,9 @@ def test_images_of_mixed_sizes_are_matched(matcher: StereoMatcher) -> None:
             assert abs(np.median(found[:, 2 * SHIFT :]) - SHIFT) < 1
 
 
-@pytest.mark.parametrize("size", [(97, 330)])
-def test_bands_of_any_size_are_matched(
-    matcher: StereoMatcher, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(matcher.model, "halo", 32)
-    whole = matcher(*pair(*size), extras=EXTRAS)
-    monkeypatch.setattr(MemoryBudget, "_count_rows", lambda *_: 160)
-    found = matcher(*pair(*size), extras=EXTRAS)
-    assert found.disparity.shape == whole.disparity.shape
-    assert np.abs(found.disparity - whole.disparity).mean() < 0.1
-
-
 def test_images_of_mixed_sizes_are_upscaled() -> None:
     upscaler = StereoUpscaler.load("passrnet2-x2", device="cpu")
-    for width, height in [(8, 8), (9, 31), (97, 8), (601, 8)]:
+    for width, height in [(8, 8), (9, 31), (97, 8)]:
         for image in upscaler(*pair(width, height)):
             assert image.shape == (2 * height, 2 * width, 3)
             assert image.std() > 10

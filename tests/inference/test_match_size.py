@@ -71,7 +71,7 @@ def test_a_width_far_above_the_images_is_refused() -> None:
 
 
 def test_images_with_faults_are_upscaled_less(large: Cut) -> None:
-    cut, rng = large[120:216, 200:360], np.random.default_rng(0)
+    cut, rng = large[120:184, 200:328], np.random.default_rng(0)
     matcher = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32")
     own, small = (
         StereoMatcher.load("pasmnet2", device="cpu", precision="fp32", match_size=size) for size in (1, 1.41)
@@ -87,8 +87,7 @@ def test_images_with_faults_are_upscaled_less(large: Cut) -> None:
         np.testing.assert_array_equal(found.disparity, plain.disparity)
         sixteen_bits = matcher.find_fault(*(view.astype(np.uint16) * 257 for view in views))
         assert sixteen_bits == found.fault
-        assert matcher(*views, fault=None).matched_size == (192, 320), "the fault of another frame decides"
-    assert matcher(cut.left, cut.right, fault=found.fault).matched_size == (135, 226)
+        assert matcher(*views, fault=None).matched_size == (128, 256), "the fault of another frame decides"
     assert matcher.find_fault(cut.left, cut.right) is None
     own_size = [np.tile(view, (8, 8, 1)) for view in views]
     assert matcher.find_fault(*own_size) is None, "they are not upscaled anyway"
@@ -122,14 +121,7 @@ def test_a_ramp_of_another_size_is_a_ramp(kind: type[np.generic], times: float) 
     assert np.abs(found / (largest if kept else 1) - middle[:, None])[:, inside].max() < 1 / 255
 
 
-def test_the_order_of_bytes_makes_no_difference() -> None:
-    view = np.random.default_rng(0).integers(0, 65536, (40, 60, 3), np.uint16)
-    for times in (0.5, 2):
-        size = round(40 * times), round(60 * times)
-        np.testing.assert_array_equal(resize_image(view.astype(">u2"), *size), resize_image(view, *size))
-
-
-@pytest.mark.parametrize("size", [0.05, 4.1, 63, 1e6, float("nan")])
+@pytest.mark.parametrize("size", [0.05, 4.1, 63, float("nan")])
 def test_a_size_without_sense_is_refused(matcher: StereoMatcher, size: float) -> None:
     with pytest.raises(UsageError, match=r"must be auto, .*a width of 64 px or more"):
         StereoMatcher(matcher.model, match_size=size)
@@ -138,33 +130,26 @@ def test_a_size_without_sense_is_refused(matcher: StereoMatcher, size: float) ->
 def test_disparity_of_the_enlarged_pair_in_pixels_of_the_given_one(
     matcher: StereoMatcher, large: Cut
 ) -> None:
-    cut = large[:96, :160]
-    finer = StereoMatcher.load("pasmnet", device="cpu", precision="fp32", match_size=1.5)
+    cut = large[:64, :128]
+    finer = StereoMatcher(matcher.model, match_size=1.5)
     found = finer(cut.left, cut.right, extras=EXTRAS)
-    plain = matcher(resize_image(cut.left, 144, 240), resize_image(cut.right, 144, 240), extras=EXTRAS)
-    reduced = partial(resize_nearest, width=160, height=96)
-    np.testing.assert_array_equal(found.disparity, downscale_disparity(plain.disparity, 160, 96))
+    plain = matcher(resize_image(cut.left, 96, 192), resize_image(cut.right, 96, 192), extras=EXTRAS)
+    reduced = partial(resize_nearest, width=128, height=64)
+    np.testing.assert_array_equal(found.disparity, downscale_disparity(plain.disparity, 128, 64))
     for name in ("visible", "confidence"):
         np.testing.assert_array_equal(getattr(found, name), reduced(getattr(plain, name)))
     assert found.right_disparity is not None
-    assert found.right_disparity.shape == (96, 160)
-
-
-def test_a_limited_search_is_limited_in_pixels_of_the_given_pair(large: Cut) -> None:
-    cut = large[:64, :256]
-    model = StereoMatcher.load("pasmnet", device="cpu", precision="fp32").model
-    limited = StereoMatcher(model, 32, match_size=2)(cut.left, cut.right)
-    plain = StereoMatcher(model, 64)(resize_image(cut.left, 128, 512), resize_image(cut.right, 128, 512))
-    np.testing.assert_array_equal(limited.disparity, downscale_disparity(plain.disparity, 256, 64))
+    assert found.right_disparity.shape == (64, 128)
 
 
 def test_what_is_found_of_a_reduced_pair_comes_back_along_the_edges_of_both_views(
     matcher: StereoMatcher, large: Cut
 ) -> None:
-    halved = StereoMatcher.load("pasmnet", device="cpu", precision="fp32", match_size=200)
+    large = large[:128, :256]
+    halved = StereoMatcher(matcher.model, match_size=128)
     found = halved(large.left, large.right, extras=EXTRAS)
-    assert found.matched_size == (120, 200)
-    reduced = [resize_image(view, 120, 200) for view in (large.left, large.right)]
+    assert found.matched_size == (64, 128)
+    reduced = [resize_image(view, 64, 128) for view in (large.left, large.right)]
     plain = matcher(*reduced, extras=EXTRAS)
     assert plain.matched_size is None
     assert plain.right_disparity is not None
@@ -179,29 +164,26 @@ def test_what_is_found_of_a_reduced_pair_comes_back_along_the_edges_of_both_view
     np.testing.assert_array_equal(found.confidence, confidence)
 
 
-def test_a_reduced_pair_of_moved_views_is_matched_in_its_own_pixels(large: Cut) -> None:
-    moved = StereoMatcher.load(
-        "pasmnet", device="cpu", precision="fp32", match_size=0.5, min_disparity=-40, max_disparity=60
-    )
+def test_a_reduced_pair_of_moved_views_is_matched_in_its_own_pixels(
+    matcher: StereoMatcher, large: Cut
+) -> None:
+    moved = StereoMatcher(matcher.model, 60, match_size=180, min_disparity=-40)
     cut = large[:96]
-    shifted = moved(cut.left[:, 40:], cut.right[:, :-40], extras={"visible"})
-    plain = StereoMatcher.load("pasmnet", device="cpu", precision="fp32", match_size=0.5)
-    expected = plain(cut.left, cut.right, extras=()).disparity[:, 40:] - 40
+    shifted = moved(cut.left[:, 40:], cut.right[:, :-40])
+    plain = StereoMatcher(matcher.model, match_size=0.5)
+    expected = plain(cut.left, cut.right).disparity[:, 40:] - 40
     both = slice(20, 320)
     assert np.median(np.abs(shifted.disparity - expected)[:, both]) < 1
     assert shifted.matched_size == (48, 180)
 
 
-@pytest.mark.parametrize(("size", "extras"), [(0.5, EXTRAS), (2.0, {"visible"})])
-def test_progress_rises_band_by_band(
-    size: float, extras: frozenset[str], large: Cut, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    matcher = StereoMatcher.load("pasmnet2", device="cpu", match_size=size)
+def test_progress_rises_band_by_band(large: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
+    matcher = StereoMatcher.load("pasmnet2", device="cpu", match_size=0.5)
     monkeypatch.setattr(MemoryBudget, "_count_rows", lambda *given: 64)
     monkeypatch.setattr(matcher.model, "halo", 16)
     told = [0.0]
-    cut = large[: round(160 / size), : round(96 / size)]
-    matcher(cut.left, cut.right, extras=extras, progress=told.append)
+    cut = large[:240, :128]
+    matcher(cut.left, cut.right, extras=EXTRAS, progress=told.append)
     assert told == sorted(told)
     assert told[-1] == 1
     assert max(np.diff(told)) < 0.6
@@ -232,15 +214,14 @@ def test_what_an_exported_network_does_otherwise(
 NEAREST = slice(120, 248), slice(300, 684)  # of the sample pair: the nearest things
 
 
-@pytest.mark.parametrize("match_size", [0.5, 1])
-def test_all_below_the_maximum_disparity_is_found(match_size: float) -> None:
+def test_all_below_the_maximum_disparity_is_found() -> None:
     """The nearest things of the sample pair lie at 60 px: what is only just searched is not to be lost."""
     sample = whole_sample()[NEAREST]
     known = np.isfinite(sample.truth)
 
     def wrong(limit: int | None) -> float:
         matcher = StereoMatcher.load(
-            "pasmnet2", device="cpu", precision="fp32", match_size=match_size, max_disparity=limit
+            "pasmnet2", device="cpu", precision="fp32", match_size=0.5, max_disparity=limit
         )
         found = matcher(sample.left, sample.right, extras=()).disparity
         return 100 * float(np.mean(np.abs(found - sample.truth)[known] > 2))

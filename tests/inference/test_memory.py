@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import platform
 import resource
-import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from warm_python import WarmPython
 
 from pamcli import limits
 from pamcli.errors import DeviceError
@@ -140,24 +137,6 @@ def test_on_a_gpu_what_torch_keeps_is_free_too(monkeypatch: pytest.MonkeyPatch) 
     assert device.get_free_memory(torch.device("cuda", 0)) == 7_000
 
 
-MAPPED = """
-import ctypes, torch
-from pamcli.inference.device import keep_freed_memory
-fields = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
-Info = type("Info", (ctypes.Structure,), {"_fields_": [(name, ctypes.c_size_t) for name in fields]})
-info = ctypes.CDLL(None).mallinfo2
-info.restype = Info
-def mapped():
-    before = info().hblks
-    block = torch.empty(200_000_000, dtype=torch.uint8)
-    return info().hblks - before
-torch.empty(1_000_000, dtype=torch.uint8)
-first = mapped()
-keep_freed_memory()
-print(first, mapped())
-"""
-
-
 def test_numbers_too_small_for_full_precision_are_flushed_and_only_there() -> None:
     tiny = torch.tensor([1e-40])
     with device.flush_denormals():
@@ -166,11 +145,3 @@ def test_numbers_too_small_for_full_precision_are_flushed_and_only_there() -> No
         pytest.skip("this processor cannot flush them")
     assert flushed == 0
     assert float((tiny * 1.0).sum()) > 0
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have rules of their own")
-def test_large_blocks_are_no_mappings_of_their_own_which_are_given_back_when_freed(
-    warm_python: WarmPython,
-) -> None:
-    counts = subprocess.check_output(warm_python.command("-c", MAPPED), text=True)
-    assert counts.split() == ["1", "0"]

@@ -7,13 +7,10 @@ import pickle
 import subprocess
 import sys
 import threading
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from sample_cut import Cut
 
 from pamcli.errors import DeviceError, UsageError
@@ -28,11 +25,8 @@ from pamcli.inference.upscaler import StereoUpscaler
         ({"min_disparity": 10**9}, "`min_disparity` must be from -100000 to 100000"),
         ({"min_disparity": 2.5}, "`min_disparity` must be a whole number"),
         ({"max_disparity": float("nan")}, "`max_disparity` must be finite"),
-        ({"max_disparity": 0}, "`max_disparity` must be a whole number from 1"),
-        ({"max_memory": "1ZB"}, "`max_memory` must be a number and MB, GB"),
-        ({"max_memory": -1}, "`max_memory` must be a number of bytes"),
         ({"max_disparity": 63.5}, "`max_disparity` must be a whole number from 1"),
-        ({"match_size": float("nan")}, "`match_size` must be finite"),
+        ({"max_memory": -1}, "`max_memory` must be a number of bytes"),
         ({"device": None}, "unknown device None"),
         ({"weights": None}, "`weights` must be a name or a path, got None"),
     ],
@@ -42,7 +36,7 @@ def test_wrong_arguments_are_refused_by_name(arguments: dict[str, Any], words: s
         StereoMatcher.load(**{"weights": "pasmnet", "device": "cpu", **arguments})
 
 
-@pytest.mark.parametrize("scale", [float("nan"), 1, "x"])
+@pytest.mark.parametrize("scale", [1, "x"])
 def test_a_wrong_scale_is_refused(scale: Any) -> None:
     with pytest.raises(UsageError, match="scale"):
         StereoUpscaler.load("passrnet-x2", device="cpu", scale=scale)
@@ -59,12 +53,10 @@ def test_too_large_images_are_a_device_error(
         matcher(small.left, small.right)
 
 
-def test_a_pickled_matcher_computes_the_same_elsewhere(small: Cut) -> None:
-    matcher = StereoMatcher.load("pasmnet", device="cpu", max_disparity=64, max_memory="8GB")
-    expected = matcher(small.left, small.right).disparity
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        found = pool.submit(matcher, small.left, small.right).result()
-    assert np.allclose(found.disparity, expected, atol=1e-3)
+def test_a_matcher_keeps_its_arguments_in_a_pickle() -> None:
+    loaded = StereoMatcher.load("pasmnet", device="cpu", max_disparity=64, match_size=2)
+    matcher = pickle.loads(pickle.dumps(loaded))
+    assert (matcher.spec, matcher.max_disparity, matcher.match_size) == (loaded.spec, 64, 2)
 
 
 def test_an_upscaler_keeps_its_arguments_in_a_pickle() -> None:
@@ -93,27 +85,9 @@ def test_threads_that_share_a_matcher_get_equal_results(small: Cut) -> None:
     assert all(np.array_equal(each, expected) for each in found)
 
 
-def test_the_setting_of_products_holds_for_a_whole_run(
-    matcher: StereoMatcher, small: Cut, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not hasattr(torch.backends.mkldnn, "matmul"):
-        pytest.skip("this version of torch does not say what multiplies")
-    monkeypatch.setattr("pamcli.onednn.is_onednn_faster", lambda: True)
-    seen, network = set(), matcher.model.network  # type: ignore[attr-defined]
-    settings = torch.backends.mkldnn.matmul
-    handles = [
-        each.register_forward_hook(lambda *_: seen.add(settings.fp32_precision))
-        for each in network.children()
-    ]
-    matcher(small.left, small.right)
-    for handle in handles:
-        handle.remove()
-    assert seen == {"bf16"}
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="threads of other systems do not spin")
 def test_torch_before_pam_is_said_once() -> None:
-    program = "import torch, pamcli; [pamcli.StereoMatcher.load('pasmnet', device='cpu') for _ in 'ab']"
+    program = "import torch, pamcli; [pamcli.StereoUpscaler.load('passrnet-x2', device='cpu') for _ in 'ab']"
     kept = {
         name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
     }

@@ -11,7 +11,7 @@ from sample_cut import whole_sample
 from pamcli.errors import DeviceError
 from pamcli.inference import tiles as tiling
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
-from pamcli.inference.tiles import MemoryBudget, blend_weights, join_parts, make_bands, make_tiles, split_side
+from pamcli.inference.tiles import MemoryBudget, blend_weights, join_parts, make_bands, make_tiles
 from pamcli.inference.upscaler import StereoUpscaler
 
 
@@ -64,13 +64,6 @@ def test_parts_are_blended_or_chosen() -> None:
     assert 0 < found["blended"][30, 0] < 10
     assert not found["chosen"][:30].any()
     assert found["chosen"][30:].all()
-
-
-def test_spans_share_what_is_asked_for() -> None:
-    assert split_side(10, 12, 3) == [(0, 10)]
-    for begin, end in (pieces := split_side(100, 30, 11)):
-        assert end - begin == 30
-    assert min(one[1] - other[0] for one, other in itertools.pairwise(pieces)) >= 11
 
 
 def test_bands_of_super_resolution_are_the_whole_image(monkeypatch: pytest.MonkeyPatch) -> None:

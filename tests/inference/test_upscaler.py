@@ -6,17 +6,12 @@ import numpy as np
 import pytest
 import torch
 from sample_cut import Cut
-from torch import Tensor
 
 from pamcli.errors import InputError, ModelError
-from pamcli.inference.device import Compute
-from pamcli.inference.model import TorchModel
 from pamcli.inference.tiles import MemoryBudget
 from pamcli.inference.upscaler import StereoUpscaler
-from pamcli.networks.passrnet import PASSRnet, SuperResolution
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
-from pamcli.registry.spec import ModelSpec
 
 
 @pytest.fixture(scope="session")
@@ -24,18 +19,15 @@ def tiny(large: Cut) -> Cut:
     return large[60:93, 200:241]
 
 
-@pytest.mark.parametrize(("height", "width"), [(8, 8), (9, 31), (33, 41)])
-def test_both_views_grow_by_the_scale(upscaler: StereoUpscaler, tiny: Cut, height: int, width: int) -> None:
-    cut = tiny[:height, :width]
-    assert upscaler.spec.scale == upscaler.scale
-    for view in upscaler(cut.left, cut.right):
-        assert view.shape == (height * upscaler.scale, width * upscaler.scale, 3)
-        assert view.dtype == np.uint8
+def test_both_views_grow_by_the_scale(tiny: Cut) -> None:
+    upscaler = StereoUpscaler.load("passrnet-x4", device="cpu")
+    assert upscaler.spec.scale == upscaler.scale == 4
+    for view in upscaler(tiny.left[:9, :31], tiny.right[:9, :31]):
+        assert (view.shape, view.dtype) == ((36, 124, 3), np.uint8)
         assert view.flags.c_contiguous
 
 
-@pytest.mark.parametrize("upscaler", ["passrnet-x2"], indirect=True)
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float16, np.float64])
 def test_the_type_is_kept_and_the_image_is_the_same(
     upscaler: StereoUpscaler, tiny: Cut, dtype: type[np.generic]
 ) -> None:
@@ -59,15 +51,6 @@ def test_16_bit_images_of_low_contrast_keep_their_levels(upscaler: StereoUpscale
         assert np.quantile(np.abs(found - (low + expected * (high - low))), 0.95) < 1
 
 
-def test_the_result_is_the_image_in_more_pixels(upscaler: StereoUpscaler, tiny: Cut) -> None:
-    for view, larger in zip((tiny.left, tiny.right), upscaler(tiny.left, tiny.right), strict=True):
-        s = upscaler.scale
-        height, width = view.shape[:2]
-        reduced = larger.reshape(height, s, width, s, 3).mean((1, 3))
-        assert np.abs(reduced - view).mean() < 4
-        assert np.corrcoef(reduced.ravel(), view.ravel())[0, 1] > 0.99
-
-
 def test_both_views_are_upscaled_alike_with_detail_from_each_other(
     upscaler: StereoUpscaler, tiny: Cut
 ) -> None:
@@ -79,22 +62,8 @@ def test_both_views_are_upscaled_alike_with_detail_from_each_other(
     assert not np.array_equal(upscaler.upscale_left(tiny.left, np.zeros_like(tiny.right)), left)
 
 
-@pytest.mark.parametrize(("dtype", "largest"), [(np.uint8, 255), (np.uint16, 65535), (np.float32, 1)])
-def test_what_leaves_the_range_is_clamped(dtype: type, largest: int) -> None:
-    class Overshooting(PASSRnet):
-        def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
-            image = torch.linspace(-1, 2, 16 * 16).view(1, 1, 16, 16).expand(1, 3, 16, 16)
-            return SuperResolution(image, image, None)
-
-    model = TorchModel(Overshooting(2), ModelSpec("passrnet", scale=2), Compute.choose("cpu"))
-    for image in StereoUpscaler(model)(*(np.zeros((8, 8, 3), dtype),) * 2):
-        assert image.dtype == dtype
-        assert (image.min(), image.max()) == (0, largest)
-        assert np.all(np.diff(image[..., 0].ravel().astype(float)) >= 0)
-
-
 def test_the_image_is_the_plain_networks(upscaler: StereoUpscaler, tiny: Cut) -> None:
-    network, _ = load_network(locate(f"passrnet-x{upscaler.scale}"))
+    network, _ = load_network(locate("passrnet-x2"))
     views = [
         torch.from_numpy(view / np.float32(255)).permute(2, 0, 1)[None] for view in (tiny.left, tiny.right)
     ]
@@ -120,13 +89,13 @@ def test_a_network_of_the_other_kind_is_refused() -> None:
 
 
 def test_bf16_is_close_to_fp32(upscaler: StereoUpscaler, tiny: Cut) -> None:
-    half = StereoUpscaler.load(f"passrnet-x{upscaler.scale:g}", device="cpu", precision="bf16")
-    exact, rough = (u.upscale_left(tiny.left / 255, tiny.right / 255) for u in (upscaler, half))
+    half = StereoUpscaler.load("passrnet-x2", device="cpu", precision="bf16")
+    views = [view[:16, :24] / 255 for view in (tiny.left, tiny.right)]
+    exact, rough = (u.upscale_left(*views) for u in (upscaler, half))
     difference = np.abs(exact.astype(np.float64) - rough.astype(np.float64))
     assert 0 < difference.mean() < 0.005
 
 
-@pytest.mark.parametrize("upscaler", ["passrnet-x2"], indirect=True)
 def test_an_ensemble_is_the_mean_over_the_flips(upscaler: StereoUpscaler, tiny: Cut) -> None:
     four = StereoUpscaler.load("passrnet-x2", device="cpu", ensemble=True)
     left, right = (view[:16, :24] for view in (tiny.left, tiny.right))
@@ -146,31 +115,13 @@ def test_an_ensemble_is_the_mean_over_the_flips(upscaler: StereoUpscaler, tiny: 
     assert not np.array_equal(lefts[1], lefts[0])
 
 
-@pytest.mark.parametrize("upscaler", ["passrnet-x2"], indirect=True)
-def test_an_ensemble_of_any_type(upscaler: StereoUpscaler, tiny: Cut) -> None:
-    four = StereoUpscaler.load("passrnet-x2", device="cpu", ensemble=True)
-    left, right = tiny.left, tiny.right  # of enough contrast that 16-bit images are not stretched
-    eight = four.upscale_left(left, right) / 255
-    for dtype, largest in ((np.uint16, 65535), (np.float32, 1)):
-        found = four.upscale_left(*((view / 255 * largest).astype(dtype) for view in (left, right)))
-        assert found.dtype == dtype
-        assert np.abs(found / largest - eight).max() < 1.1 / 255
-
-
-@pytest.mark.parametrize(
-    ("network", "ensemble", "both"),
-    [("passrnet2-x2", False, False), ("passrnet2-x2", True, True)],
-)
-def test_progress_rises_band_by_band(
-    network: str, ensemble: bool, both: bool, large: Cut, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    upscaler = StereoUpscaler.load(network, device="cpu", ensemble=ensemble)
+def test_progress_rises_band_by_band(large: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
+    upscaler = StereoUpscaler.load("passrnet2-x2", device="cpu", ensemble=True)
     monkeypatch.setattr(upscaler.model, "halo", 8)  # seams make no difference to the progress
     monkeypatch.setattr(MemoryBudget, "_count_rows", lambda *_: 40)
     told = [0.0]
-    run = upscaler if both else upscaler.upscale_left
     cut = large[:72, :8]
-    run(cut.left, cut.right, progress=told.append)
+    upscaler(cut.left, cut.right, progress=told.append)
     assert told == sorted(told)
     assert told[-1] == 1
     assert max(np.diff(told)) <= 0.5
