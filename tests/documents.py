@@ -46,7 +46,7 @@ CHECKPOINT = "checkpoint.pth.tar"
 
 PROGRAMS = {
     *("pam", "pam-asp", "find", "sed", "ls", "cat", "head", "mkdir"),
-    *("printf", "echo", "seq", "xargs", "sbatch", "parallel"),
+    *("printf", "echo", "seq", "xargs"),
 }
 """Programs that commands of the guide may call: pam, and tools of every machine."""
 
@@ -63,32 +63,6 @@ SOURCES = {
     "rtsp://127.0.0.1:8554/left rtsp://127.0.0.1:8554/right": "left.mp4 right.mp4",
 }
 """Videos in place of cameras and streams, for `pam live`."""
-
-STAND_INS = {
-    # sbatch --array=1-N ... --wrap COMMAND: as Slurm runs it, one task after the other.
-    "sbatch": """#!/bin/bash
-while [ $# -gt 0 ]; do
-    case $1 in
-        --array=1-*) export SLURM_ARRAY_TASK_COUNT=${1#--array=1-} ;;
-        --wrap) wrapped=$2; shift ;;
-    esac
-    shift
-done
-for SLURM_ARRAY_TASK_ID in $(seq $SLURM_ARRAY_TASK_COUNT); do
-    export SLURM_ARRAY_TASK_ID
-    sh -c "$wrapped" || exit
-done
-""",
-    # parallel -j N COMMAND ::: VALUES
-    "parallel": """#!/bin/bash
-shift 2
-before=()
-while [ "$1" != ::: ]; do before+=("$1"); shift; done
-shift
-for value; do "${before[@]//\\{\\}/$value}" || exit; done
-""",
-}
-"""Substitutes of programs that a machine may lack, limited to what the pages use."""
 
 
 @dataclass(frozen=True)
@@ -288,10 +262,7 @@ def files_of_all() -> tempfile.TemporaryDirectory[str]:
     (folder / "mynetwork.py").write_text(foreign_networks.AS_MODULE)
     (folder / ".venv" / "bin").mkdir(parents=True)
     (folder / ".venv" / "bin" / "activate").touch()
-    for name, program in STAND_INS.items():
-        (folder / "bin" / name).parent.mkdir(exist_ok=True)
-        (folder / "bin" / name).write_text(program)
-        (folder / "bin" / name).chmod(0o755)
+    (folder / "bin").mkdir()
     return made
 
 

@@ -80,9 +80,8 @@ def test_the_commands_work(block: Block, tmp_path: Path, checkpoint: Path, warm_
         if programs[0] in RUN_BY_CI:
             check_run_by_continuous_integration(programs[0])
             continue
-        if command.startswith((". .venv/bin/activate", "pam weights push")):  # see test_downloads.py
-            continue
-        if "--shard" in command:  # see the next test
+        # test_downloads.py pushes weights; sbatch and parallel are programs of clusters.
+        if command.startswith((". .venv/bin/activate", "pam weights push", "sbatch", "parallel")):
             continue
         assert set(programs) <= PROGRAMS, f"no stand-in for: {command}"
         run = subprocess.run(
@@ -94,24 +93,6 @@ def test_the_commands_work(block: Block, tmp_path: Path, checkpoint: Path, warm_
         )
         assert run.returncode == 0, f"{command}\n{run.stderr.decode()}"
         assert_outputs_exist(tmp_path, command)
-
-
-@pytest.mark.parametrize(
-    "shards", [line for block in SHELL for line in block.commands() if "--shard" in line]
-)
-def test_the_shards_of_the_guide_make_all_results(
-    shards: str, tmp_path: Path, checkpoint: Path, warm_python: WarmPython
-) -> None:
-    """That they are those of one process is tested in cli/test_shards.py."""
-    environment = prepare(tmp_path, SHELL[0], checkpoint, warm_python)
-    pairs = [f"lefts/{name}.png\trights/{name}.png" for name in ("one", "two")]
-    (tmp_path / "pairs.tsv").write_text("\n".join(pairs) + "\n")
-    for four, two in (("1 2 3 4", "1 2"), ("seq 1 4", "seq 1 2"), ("1-4", "1-2"), ("/4", "/2")):
-        shards = shards.replace(four, two)  # as many as pairs
-    run = subprocess.run(["bash", "-c", shards], cwd=tmp_path, env=environment, capture_output=True)
-    assert run.returncode == 0, f"{shards}\n{run.stderr.decode()}"
-    (folder,) = (path for path in map(tmp_path.joinpath, ("out", "upscaled", "straight")) if path.is_dir())
-    assert len([*folder.rglob("*.p*")]) >= 2
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python"], ids=str)

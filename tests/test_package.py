@@ -111,20 +111,3 @@ def test_the_wheel_works_unpacked_anywhere(wheel: zipfile.ZipFile, tmp_path: Pat
     assert run.stderr.startswith("pam: error: pasmnet: ")
     sound = [line.partition(": ok, ")[0] for line in run.stdout.splitlines()]
     assert sorted([*sound, "pasmnet"]) == names
-
-
-def test_an_editable_install_uses_the_checkout_and_its_weights(tmp_path: Path) -> None:
-    code = f"import hatchling.build as b, sys; sys.stdout.write(b.build_editable({str(tmp_path)!r}))"
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "CC": "no-compiler"},  # the wheel above has compiled
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    with zipfile.ZipFile(tmp_path / run.stdout.splitlines()[-1]) as editable:
-        (link,) = [name for name in editable.namelist() if name.endswith(".pth")]
-        assert editable.read(link).decode().strip() == str(ROOT)
-        assert not [name for name in editable.namelist() if "weights" in name]
-    assert (ROOT / "weights" / "pasmnet.safetensors").is_file()

@@ -15,7 +15,6 @@ SCRIPTS = Path(__file__).parents[1] / "scripts" / "training"
 sys.path += [str(SCRIPTS), str(SCRIPTS / "rooms")]
 import objects  # noqa: E402
 import render_rooms  # noqa: E402
-import shapes  # noqa: E402
 
 BUILDERS = {*objects.FURNITURE, *objects.SEE_THROUGH, *objects.STREET}
 Arrays = list[np.ndarray]
@@ -119,13 +118,6 @@ def test_pairs_are_checked_written_and_resumed(
     assert "00000 disparity" not in lines
 
 
-def test_both_views_are_developed_with_one_exposure() -> None:
-    linear = np.random.default_rng(1).random((8, 8, 3), np.float32) ** 2
-    left, right = render_rooms.develop(linear, linear[::-1], seed=3)
-    np.testing.assert_array_equal(left, right[::-1])
-    assert 60 < left.mean() < 230
-
-
 @pytest.mark.parametrize("builder", sorted(BUILDERS, key=lambda builder: builder.__name__))
 def test_objects_stand_on_the_ground(builder: objects.Builder) -> None:
     for seed in range(4):
@@ -136,21 +128,3 @@ def test_objects_stand_on_the_ground(builder: objects.Builder) -> None:
         assert np.ptp(points, axis=0).max() < 10
         assert {len(shape.materials), len(shape.smooth)} == {len(shape.faces)}
         assert max(map(max, shape.faces)) == len(points) - 1
-
-
-def test_a_wall_is_open_where_its_windows_are() -> None:
-    wall = shapes.build_wall(5, 3, 0.2, [(1, 2), (3, 4)], [(1, 2)])
-    boxes = [(points.min(axis=0), points.max(axis=0)) for points in wall.points]
-    volume = sum(float(np.prod(high - low)) for low, high in boxes)
-    assert volume == pytest.approx((5 * 3 - 2) * 0.2)
-    for x, z in ((1.5, 1.5), (3.5, 1.5)):
-        assert not any(low[0] < x < high[0] and low[2] < z < high[2] for low, high in boxes)
-
-
-def test_a_tube_has_its_radius_everywhere() -> None:
-    shape = shapes.Shape()
-    angles = np.linspace(0, 2 * np.pi, 32, endpoint=False)
-    shape.add_tube(np.stack([np.cos(angles), 0 * angles, np.sin(angles)], axis=1), 0.1, "ring", closed=True)
-    from_axis = np.hypot(np.hypot(shape.points[0][:, 0], shape.points[0][:, 2]) - 1, shape.points[0][:, 1])
-    np.testing.assert_allclose(from_axis, 0.1, rtol=0.01)
-    assert len(shape.faces) == 32 * 8

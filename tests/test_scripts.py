@@ -58,31 +58,6 @@ def test_an_extra_is_added_once_and_its_failure_ends_nothing(filled: Path) -> No
     assert run.stderr.splitlines()[-1].endswith("except what the extra las is for.")
 
 
-def test_the_fast_selection_has_every_command_and_not_every_test(filled: Path, tmp_path: Path) -> None:
-    """Python only prints what it is to check and to test."""
-    printing = tmp_path / "printing"
-    (printing / "bin").mkdir(parents=True)
-    (stamp,) = filled.glob("pam-installed-test")
-    (printing / stamp.name).write_text(stamp.read_text())
-    python = f'#!/bin/sh\nif [ "$1" = -P ]; then exec {filled}/bin/python "$@"; fi\necho "$@"\n'
-    (printing / "bin" / "python").write_text(python)
-    (printing / "bin" / "python").chmod(0o755)
-    run = subprocess.run(
-        [ROOT / "scripts/test.sh", "--fast", "-k", "pfm"],
-        cwd="/",
-        env={**os.environ, "PAM_VENV": str(printing)},
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    *checks, tests = run.stdout.splitlines()
-    assert checks == ["-m ruff check", "-m ruff format --check", ".ci/check_texts.py", ".ci/check_sizes.py"]
-    assert tests.endswith(" -k pfm")
-    files = set(re.findall(r"tests/\S+", tests))
-    assert files == {"tests/test_floors.py", "tests/test_startup.py", "tests/cli/test_every_command.py"}
-    assert all((ROOT / file).is_file() for file in files)
-
-
 def test_another_pytorch_or_another_checkout_installs_again(filled: Path, tmp_path: Path) -> None:
     script = "choose_environment; {} is_installed test"
     assert sh(script.format(""), PAM_VENV=str(filled)).returncode == 0
@@ -119,8 +94,7 @@ def test_a_folder_that_is_no_environment_is_left_alone(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_a_failed_download_says_why_and_the_next_run_takes_it_up(filled: Path, tmp_path: Path) -> None:
-    """In an environment whose PyTorch is the one that the chosen Python has already."""
+def test_a_failed_download_says_why(filled: Path, tmp_path: Path) -> None:
     folder = tmp_path / "venv"
     (folder / "lib").mkdir(parents=True)
     (folder / "unfinished").touch()  # as a first run leaves it that was stopped early
@@ -136,19 +110,6 @@ def test_a_failed_download_says_why_and_the_next_run_takes_it_up(filled: Path, t
     assert "PIP_INDEX_URL" in run.stderr
     assert not (folder / "lib" / "half").exists()
     assert not list(folder.glob("pam-installed*"))
-
-    # Nothing is made anew the second time: only the installation is tried again.
-    (folder / "mine").touch()
-    run = sh("prepare_environment test", PAM_VENV=str(folder), PAM_TORCH="torch==2.98", **nowhere)
-    assert "Downloading torch==2.98" in run.stderr
-    assert "Making a virtual environment" not in run.stderr
-    assert (folder / "mine").exists()
-
-    run = sh('choose_environment; folder_of_torch "$python"', PAM_VENV=str(folder))
-    assert run.returncode == 0, run.stderr
-    import torch
-
-    assert run.stdout.strip() == str(Path(torch.__file__).parents[1])
 
 
 def test_the_pinned_pytorch_is_one_that_the_package_accepts() -> None:

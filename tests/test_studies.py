@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from documents import BLOCKS
 
-from pamcli.data.source import Sample
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import RgbImage, encode_image, read_image
 from pamcli.training.recipes import change_recipe, get_recipe
@@ -97,34 +96,3 @@ def test_the_commands_of_the_guide_are_understood(
         lines = capsys.readouterr().out.splitlines()
         assert all(line.startswith("pam train ") for line in lines) or "counts" in arguments
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_pam_refuses_ends_the_script_in_one_line(
-    ablations: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    where = ["--data", "procedural", "--val", "pairs:none", "-o", str(tmp_path / "runs")]
-    monkeypatch.setattr(sys, "argv", ["ablations.py", "disparity", *where, "--crop", "100x32"])
-    assert ablations.main() == 2
-    assert "ablations: a crop of 100x32 does not fit" in capsys.readouterr().err
-
-
-def test_wrong_pixels_are_sorted_by_the_kind_of_surface(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A square 10 px before a plane: the shadow is occluded, the left margin has no match."""
-    monkeypatch.syspath_prepend(ROOT / "scripts" / "studies")
-    worst_regions = importlib.import_module("worst_regions")
-    disparity = np.full((60, 120), 8, np.float32)
-    disparity[20:40, 50:90] = 18
-    disparity[0] = np.nan
-    left = np.random.default_rng(0).integers(0, 255, (60, 120, 3), np.uint8)
-    left[45:] = 128
-    columns = np.arange(120) - np.nan_to_num(disparity, nan=8).astype(int)
-    right = np.full_like(left, 128)
-    for depth in (8, 18):  # the nearer surface last, as it covers the other
-        rows, sources = np.nonzero((disparity == depth) & (columns >= 0))
-        right[rows, columns[rows, sources]] = left[rows, sources]
-    sample = Sample("plane", left, right, disparity)
-    kinds = np.array(worst_regions.KINDS)[worst_regions.classify(sample, np.ones((60, 120), bool))]
-    assert (kinds[1:, :8] == "border").all()
-    assert (kinds[21:39, 42:49] == "occluded").all()
-    assert (kinds[52:, 30:] == "textureless").all()
-    assert (kinds[21:39, 60:80] == "other").all()
