@@ -205,9 +205,6 @@ def test_metrics_of_arrays() -> None:
     figures = pamcli.disparity_metrics(estimate, truth)
     assert figures["pixels"] == 6  # neither where the truth is unknown nor where it is 0
     assert figures["epe"] == pytest.approx((2.5 + 6 + 0.25) / 5)
-    assert figures["bad-2"] == pytest.approx(100 * 3 / 6)
-    assert figures["d1"] == pytest.approx(100 * 2 / 6)
-    assert figures["density"] == pytest.approx(100 * 5 / 6)
     assert pamcli.disparity_metrics(estimate, truth, max_gt=25)["epe"] == pytest.approx(1.25)
     visible = np.array([[1, 0, 1, 1], [1, 1, 1, 1]], bool)
     assert pamcli.disparity_metrics(estimate, truth, visible=visible)["occluded epe"] == 2.5
@@ -215,7 +212,7 @@ def test_metrics_of_arrays() -> None:
         pamcli.disparity_metrics(estimate[:, 1:], truth)
     with pytest.raises(pamcli.PamError, match="nothing to measure"):
         pamcli.disparity_metrics(estimate, np.full_like(truth, np.nan))
-    for wrong, got in ((None, "NoneType"), ([[1]], "list"), (truth[None], r"an array \(1, 2, 4\)")):
+    for wrong, got in ((None, "NoneType"), (truth[None], r"an array \(1, 2, 4\)")):
         with pytest.raises(pamcli.PamError, match=rf"`truth` must be an array \(H, W\), got {got}"):
             pamcli.disparity_metrics(estimate, wrong)  # type: ignore[arg-type]
 

@@ -70,54 +70,6 @@ def test_written_pairs_are_read_with_the_ground_truth_of_both_images(tmp_path: P
     assert all(path.exists() for path in render_rooms.list_files(tmp_path, 7))
 
 
-STUB = """#!{python}
-import json, sys
-import numpy as np
-job = json.load(open(sys.argv[2]))
-sys.path += {paths}
-from test_render_rooms import render_square
-for pair in job["pairs"]:
-    if pair == 1:
-        print("pair 1 skipped")
-        continue
-    left, right, disparity, right_disparity = render_square()
-    if pair == 2:
-        disparity = disparity + 1
-    views = dict(left=(left / 255.0) ** 2.2, right=(right / 255.0) ** 2.2)
-    views |= dict(left_disparity=disparity, right_disparity=right_disparity)
-    np.savez(f"{{job['folder']}}/{{pair}}.npz", **views)
-    print("noise of Blender")
-    print("pair", pair, "rendered", flush=True)
-sys.exit(job["scene"])
-"""
-
-
-def test_pairs_are_checked_written_and_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    python = tmp_path / "environment" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    (tmp_path / "environment" / "complete").touch()
-    paths = [str(Path(__file__).parent), str(SCRIPTS.parents[1])]
-    python.write_text(STUB.format(python=sys.executable, paths=paths))
-    python.chmod(0o755)
-    monkeypatch.setattr(sys, "argv", ["render_rooms.py", "--count", "6", "-o", str(tmp_path)])
-    render_rooms.main()
-    lines = capsys.readouterr().out
-    assert "00001 not rendered" in lines
-    assert "00002 not kept: " in lines
-    assert "scene 1: Blender ended with exit code 1" in lines
-    written = ["00000", "00003", "00004", "00005"]
-    for side in render_rooms.SIDES:
-        assert sorted(path.stem for path in (tmp_path / side).iterdir()) == written
-    (tmp_path / "right_disparity" / "00003.png").unlink()
-    render_rooms.main()
-    lines = capsys.readouterr().out
-    assert lines.startswith("3 of 6 pairs exist")
-    assert "00003 disparity" in lines
-    assert "00000 disparity" not in lines
-
-
 @pytest.mark.parametrize("builder", sorted(BUILDERS, key=lambda builder: builder.__name__))
 def test_objects_stand_on_the_ground(builder: objects.Builder) -> None:
     for seed in range(4):

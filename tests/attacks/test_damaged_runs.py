@@ -1,6 +1,6 @@
 """Records and checkpoints of a training run with other values in them: the file is named, and what to do.
 
-`pytest tests/attacks/test_damaged_runs.py --seeds 2000` takes so many seeds a file; a failure names it.
+`pytest tests/attacks/test_damaged_runs.py --seeds 2000` takes so many checkpoints; a failure names its seed.
 """
 
 from __future__ import annotations
@@ -8,13 +8,12 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from damage import ODD, damaged, places
 from torch import nn
 
 from pamcli.errors import PamError
@@ -25,6 +24,10 @@ from pamcli.training.journal import read_entries
 from pamcli.training.recipes import RECIPES, read_made_with, read_recipe, recipe_json
 from pamcli.training.trainer import Trainer
 
+ODD: list[Any] = [
+    *(None, True, 0, -1, 3, 10**18, 0.5, float("nan"), float("inf"), "", "2", "x" * 5000, "\ud800"),
+    *("a\n\x1b[2Jb", [], [None], {}, {"": 0}, [1, 2], ["a", "b"]),
+]
 RECIPE = RECIPES["scenes"]
 RECORD = json.loads(recipe_json(RECIPE, {"data": ["0123456789abcdef"], "precision": "fp32", "threads": 1}))
 
@@ -38,32 +41,31 @@ def error_of(act: Callable[[], object]) -> PamError | None:
     return None
 
 
-def test_the_recipe_of_a_run(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The ways to everything in a value."""
+    yield above
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places(value[key], (*above, key))
+
+
+def replaced(value: Any, place: tuple[Any, ...], odd: Any) -> Any:
+    """Return a copy of a value with another one in a place."""
+    if not place:
+        return odd
+    made = copy.copy(value)
+    made[place[0]] = replaced(made[place[0]], place[1:], odd)
+    return made
+
+
+def test_the_recipe_of_a_run(tmp_path: Path) -> None:
     path = tmp_path / "recipe.json"
-    for seed in range(10 * request.config.getoption("--seeds")):
-        path.write_text(json.dumps(damaged(RECORD, seed)))
-        for read in (read_recipe, read_made_with):
-            if error := error_of(lambda read=read: read(path)):  # type: ignore[misc]
-                assert (error.exit_code, str(path) in error.message) == (3, True), seed
-
-
-LOG = [
-    {"step": 1, "loss": 0.5, "losses": {"refined": 0.5}, "time": "2026-01-01"},
-    {"step": 2, "figure": 7.5, "validation": {"a": {"D1": 7.5}}},
-]
-
-
-def test_the_log_of_a_run(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    log = tmp_path / "log.jsonl"
-    for seed in range(10 * request.config.getoption("--seeds")):
-        lines = [json.dumps(entry) for entry in LOG]
-        number = seed % 2
-        lines[number] = json.dumps(damaged(LOG[number], seed))
-        log.write_text("\n".join(lines) + "\n")
-        if error := error_of(
-            lambda: [entry["step"] + (entry.get("figure") or 0) for entry in read_entries(log)]
-        ):
-            assert (error.exit_code, f"line {number + 1} of {log}" in error.message) == (3, True), seed
+    for number, place in enumerate(places(RECORD)):
+        for odd in (ODD[number % len(ODD)], ODD[-1 - number % len(ODD)]):
+            path.write_text(json.dumps(replaced(RECORD, place, odd)))
+            for read in (read_recipe, read_made_with):
+                if error := error_of(lambda read=read: read(path)):  # type: ignore[misc]
+                    assert (error.exit_code, str(path) in error.message) == (3, True), (place, odd)
 
 
 @pytest.mark.parametrize(
@@ -97,26 +99,13 @@ def trainer() -> Trainer:
     return made
 
 
-def odd_tensors(state: dict[str, Any], seed: int) -> dict[str, Any]:
-    """A checkpoint with something of another kind or shape in it."""
-    draw = random.Random(seed)
-    root = dict(state)
-    *way, last = draw.choice([place for place in places(root) if place])
-    holder: Any = root
-    for key in way:
-        holder[key] = copy.copy(holder[key])
-        holder = holder[key]
-    shapes = ((2,), (3, 5), (0,), (4, 3, 1, 1))
-    holder[last] = copy.deepcopy(draw.choice([*ODD, *map(torch.zeros, shapes)]))
-    return root
-
-
 def test_checkpoints(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     path = save_checkpoint(tmp_path, trainer().make_checkpoint(), keep=1)
     whole = torch.load(path, weights_only=True)
-    noticed = 0
+    noticed, values = 0, [*ODD, *map(torch.zeros, ((2,), (3, 5), (0,), (4, 3, 1, 1)))]
     for seed in range(request.config.getoption("--seeds")):
-        torch.save(odd_tensors(whole, seed), path)
+        draw = random.Random(seed)
+        torch.save(replaced(whole, draw.choice([*places(whole)][1:]), draw.choice(values)), path)
         found, wrong = newest_checkpoint(tmp_path)
         if found is None:
             assert wrong == [path]

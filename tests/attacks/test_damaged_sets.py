@@ -115,7 +115,7 @@ LINES: dict[str, Callable[[list[Any]], list[Any]]] = {
 @pytest.mark.parametrize("kind", [*LINES, "the patches are missing"])
 def test_a_damaged_result_is_computed_again(prepared: tuple[list[str], Path], kind: str) -> None:
     command, file = prepared
-    first, *others = map(json.loads, file.read_text().splitlines())
+    first, *others = map(json.loads, filter(None, file.read_text().splitlines()))
     if kind in LINES:
         file.write_text("\n".join(map(json.dumps, [LINES[kind](first), *others])))
     else:

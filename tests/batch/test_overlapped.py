@@ -99,25 +99,6 @@ def test_what_failed_does_not_stay_in_memory() -> None:
     assert [picture() for picture in kept] == [None, None]
 
 
-def test_an_error_that_came_with_its_job_does_not_end_the_jobs() -> None:
-    def jobs() -> Iterator[tuple[int, PamError | None]]:
-        for job in range(4):
-            try:
-                if job % 2:
-                    raise InputError("torn") from OSError("oh")
-                yield job, None
-            except PamError as error:
-                yield job, error
-
-    def load(job: tuple[int, PamError | None]) -> int:
-        if job[1] is not None:
-            raise job[1]
-        return job[0]
-
-    outcomes = list(run_overlapped(jobs(), load, lambda job, value: value, lambda job, value: value))
-    assert [found if isinstance(found, int) else None for _, found in outcomes] == [0, None, 2, None]
-
-
 def test_the_steps_overlap() -> None:
     """Each step of a job waits for one of another job, which would be for ever if they took turns."""
     if threads > 1:
@@ -171,21 +152,6 @@ def test_only_a_few_jobs_are_begun_ahead() -> None:
 
     for job, _ in run_overlapped(range(50), load, same, same):
         assert len(begun) <= job + 1 + 2 * (PAIRS_AT_ONCE + 2 * (threads - 1))
-
-
-def test_an_outcome_does_not_wait_for_the_next_job() -> None:
-    def jobs() -> Iterator[int]:
-        for job in range(3):
-            yield job
-            assert reported.wait(PATIENCE)
-            reported.clear()
-
-    reported = threading.Event()
-    seen = []
-    for job, _ in run_overlapped(jobs(), same, same, same):
-        seen.append(job)
-        reported.set()
-    assert seen == [0, 1, 2]
 
 
 def test_what_the_jobs_raise_is_raised_after_those_before_it() -> None:

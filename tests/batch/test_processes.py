@@ -13,7 +13,7 @@ from ray_steps import WriteSteps, numbered
 
 from pamcli import MatchSettings
 from pamcli.batch import run as processes
-from pamcli.batch.run import count_processes, count_threads, run_job
+from pamcli.batch.run import count_processes, run_job
 from pamcli.errors import DeviceError, InputError, ModelError, UsageError
 from pamcli.workers import answer_in_processes
 
@@ -70,43 +70,14 @@ def test_how_many_processes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
         processes, "_count_pixels", lambda batch: processes.LEAST_PIXELS // processes.LEAST_PAIRS
     )
     enough = 4 * processes.LEAST_PAIRS
-    assert count_processes(batch(enough)) == 4
-    assert count_processes(batch(enough - 1)) == 3
-    assert count_processes(batch(processes.LEAST_PAIRS)) == 1
+    assert [count_processes(batch(pairs)) for pairs in (enough, enough - 1)] == [4, 3]
     assert count_processes(batch(None)) == 1  # a list that is still arriving
     assert count_processes(batch(enough, max_memory=2 * processes.PROCESS_MEMORY)) == 2
     assert count_processes(batch(enough, device="cuda")) == 1
-    assert count_processes(batch(enough, weights="net.onnx")) == 1
     assert count_processes(batch(enough, sequential="`steady`")) == 1
     assert count_processes(batch(2, workers=3)) == 2
     assert count_processes(batch(enough, workers=7, device="cuda")) == 7
     with pytest.raises(UsageError, match="`workers` 3 and `steady`"):
         count_processes(batch(enough, workers=3, sequential="`steady`"))
-    monkeypatch.setattr(processes, "_count_pixels", lambda batch: 741 * 497)
-    assert count_processes(batch(16)) == 2
     monkeypatch.setattr(processes, "_count_pixels", lambda batch: 32 * 24)
     assert count_processes(batch(enough)) == 1
-    monkeypatch.setattr(processes, "_count_pixels", lambda batch: 10**7)
-    assert count_processes(batch(enough)) == 4
-    monkeypatch.setattr(processes, "get_free_memory", lambda: 0)
-    assert count_processes(batch(enough)) == 1
-
-
-def test_how_many_threads_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    def threads(device: str = "cuda", recording: object = None, **given: Any) -> int:
-        made = batch(**{"pairs": 9, "device": device, **given})
-        made.plan.recording, made.processor.uses_gpu = recording, True
-        made.processor.start = lambda: {"device": device}
-        return count_threads(made)
-
-    monkeypatch.setattr(processes, "usable_cores", lambda: 4)
-    monkeypatch.setattr(processes, "_count_pixels", lambda batch: 500_000)
-    assert threads() == 4
-    assert threads(device="cpu") == 1
-    assert [threads(pairs=None), threads(sequential="`steady`"), threads(recording="bag")] == [1] * 3
-    monkeypatch.setattr(processes, "usable_cores", lambda: 64)
-    assert threads() == processes.MOST_THREADS
-    monkeypatch.setattr(processes, "_count_pixels", lambda batch: processes.THREAD_PIXELS // 2)
-    assert threads() == 2
-    monkeypatch.setattr(processes, "_count_pixels", lambda batch: 10 * processes.THREAD_PIXELS)
-    assert threads() == 1

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image
 from ray_steps import WriteSteps, numbered
-from unrectified import photographs, sample
+from unrectified import sample
 
-from pamcli.batch.ray_cluster import MOST_HELD_JOBS, _plan_workers, run_on_ray
+from pamcli.batch.ray_cluster import MOST_HELD_JOBS, run_on_ray
 from pamcli.errors import DeviceError, InputError, ModelError
 
 ROOT = Path(__file__).parents[2]
@@ -114,39 +113,3 @@ def test_a_node_is_killed_and_the_results_are_those_of_one_process(cluster: Any,
     )  # without the temporary file that the killed node may have begun
     assert len(far_files) == 12
     assert far_files == near_files
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_rectified_images_and_their_calibration_are_those_of_one_process(
-    cluster: Any, tmp_path: Path
-) -> None:
-    photographs(*sample((100, 60, 500, 360))).write(tmp_path)
-    photographs(*sample((100, 60, 400, 360))).write(
-        tmp_path, "narrow_left.png", "narrow_right.png", "narrow.yaml"
-    )
-    pairs = [f"left.png\tright.png\tPLACE/{number}.png\n" for number in range(5)]
-    pairs.insert(1, "narrow_left.png\tnarrow_right.png\tPLACE/narrow.png\n")
-    pairs.insert(0, "none.png\tright.png\tPLACE/none.png\n")
-    command = [sys.executable, "-P", "-m", "pamcli", "rectify", "--calibration", "rig.yaml", "--pairs", "-"]
-    made = []
-    for place, engine in (("near", []), ("far", ["--engine", "ray", "--ray-address", cluster.address])):
-        results = ["--output-calibration", f"{place}.yaml"]
-        text = "".join(pairs).replace("PLACE", place)
-        run = subprocess.run(
-            [*command, *results, *engine], input=text, cwd=tmp_path, capture_output=True, text=True
-        )
-        assert run.returncode == 6, run.stderr
-        assert "5 ok, 2 failed" in run.stderr
-        assert " checked pairs" in run.stderr
-        files = {path.name: sha256(path.read_bytes()).digest() for path in (tmp_path / place).iterdir()}
-        assert len(files) == 5
-        made.append((files, (tmp_path / f"{place}.yaml").read_text()))
-    assert made[0] == made[1]
-
-
-def test_where_workers_are_plan_workers() -> None:
-    nodes = [{"CPU": 16.0, "GPU": 2.0}, {"CPU": 6.0}, {"memory": 1e9}]
-    assert _plan_workers(nodes, None, True) == (2, {"num_gpus": 1, "num_cpus": 1})
-    assert _plan_workers(nodes, None, False) == (4 + 1, {"num_cpus": 4})
-    assert _plan_workers(nodes, 3, False) == (5 + 2, {"num_cpus": 3})
-    assert _plan_workers([{"CPU": 2.0}, {"CPU": 8.0}], None, True) == (5, {"num_cpus": 2})

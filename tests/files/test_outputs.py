@@ -12,7 +12,6 @@ from pamcli.files.outputs import (
     OutputPlan,
     PathRegistry,
     check_collisions,
-    is_folder_name,
     plan_outputs,
 )
 from pamcli.files.pairing import PairPaths
@@ -62,12 +61,8 @@ def test_a_suffix_of_another_kind_names_its_option() -> None:
     [
         (("disp.PNG", "r.npy", "c.png"), False, "a", ("disp.PNG", "r.npy", "c.png")),
         (("out/{}.pfm", None, None), False, "a", ("out/a.pfm", None, None)),
-        ((None, None, "c.jpg"), False, "a", (None, None, "c.jpg")),
-        ((None, None, None), False, "a", (None, None, None)),
-        (("out/",) * 3, False, "x/a.b", ("out/x/a.b.pfm", "out/x/a.b_right.pfm", "out/x/a.b_color.png")),
         (("out/",) * 3, True, "x/a.b", ("out/x/a.b.pfm", "out/x/a.b_right.pfm", "out/x/a.b_color.png")),
         (("there.v2", None, None), False, "a", ("there.v2/a.pfm", None, None)),
-        (("there.v2", None, None), True, "a", ("there.v2/a.pfm", None, None)),
         (("new", None, None), True, "a", ("new/a.pfm", None, None)),
         ((".", None, None), True, "a", ("a.pfm", None, None)),
         (("o/{}/{}.tif", None, "o/{}_c.png"), True, "x/a", ("o/x/a/x/a.tif", None, "o/x/a_c.png")),
@@ -79,12 +74,6 @@ def test_names_of_results(
     Path("there.v2").mkdir()
     found = names(plan(*options, batch=batch), pair(key=key))
     assert tuple(found.get(kind) for kind in ("disparity", "right_disparity", "color_map")) == expected
-
-
-def test_what_counts_as_a_folder() -> None:
-    assert is_folder_name("new", batch=True)
-    assert not is_folder_name("new", batch=False)
-    assert not is_folder_name("new/{}", batch=True)
 
 
 def test_format_agrees_with_the_suffix() -> None:
@@ -139,16 +128,7 @@ def test_a_long_batch(here: Path) -> None:
     for number in range(3000):
         each = pair(f"in/{number}.png", f"in/{number}_R.png", str(number))
         seen.add(each, planned.paths(each))
-    names = pair("in/caf\udce9.png", key="caf\udce9")
-    seen.add(names, planned.paths(names))
-    for key, said in (
-        ("7", "would come from line 8 and from"),
-        ("caf\udce9", "would come from line 3001 and from"),
-    ):
-        with pytest.raises(UsageError, match=said):
-            seen.add(pair("in/new.png", key=key), planned.paths(pair(key=key)))
+    with pytest.raises(UsageError, match="would come from line 8 and from"):
+        seen.add(pair("in/new.png", key="7"), planned.paths(pair(key="7")))
     with pytest.raises(UsageError, match=r"in/2999_R\.png would overwrite an input"):
         seen.add(pair("in/new.png"), {"disparity": Path("in/2999_R.png")})
-
-
-# --- what already exists --------------------------------------------------------------------------------

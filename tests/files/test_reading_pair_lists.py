@@ -39,14 +39,6 @@ def test_a_list_with_everything_that_is_fine() -> None:
     assert str(pairs[1]) == "in/b/2.png (line 4)"
 
 
-def test_a_list_that_changes_meanwhile() -> None:
-    make("a.png", "b.png")
-    pairs = read_pair_list(write_list(b"a.png\tb.png\n"))
-    write_list(b"a.png\tb.png\na.png b.png\n")
-    with pytest.raises(UsageError, match="line 2: expected 2 or 3 columns"):
-        list(pairs)
-
-
 def test_file_names_are_bytes(here: Path) -> None:
     name = os.fsdecode(b"caf\xe9.png")
     make_bytes = os.path.join(os.fsencode(here), b"caf\xe9.png")
@@ -99,19 +91,3 @@ def test_a_line_that_does_not_end_is_not_read_to_its_end(mark: bytes, nul: bool)
     assert next(items) == (1, PairPaths(Path("a.png"), Path("b.png"), "a", None, 1))
     with pytest.raises(UsageError, match="line 2 of the list has more than"):
         next(items)
-
-
-@pytest.mark.parametrize("nul", [False, True])
-def test_a_pair_is_there_as_soon_as_its_line_is_complete(nul: bool) -> None:
-    make("a.png", "b.png")
-    between, end = (b"\0", b"\0") if nul else (b"\t", b"\n")
-    reading, writing = os.pipe()
-    with open(reading, "rb") as stream:
-        items = iter_pair_list(stream, nul)
-        for number in (1, 2):  # would never come back if it waited for more than one pair
-            os.write(writing, b"a.png" + between + b"b.png" + end)
-            line, item = next(items)
-            assert isinstance(item, PairPaths)
-            assert line == item.line == number
-        os.close(writing)
-        assert list(items) == []

@@ -83,9 +83,9 @@ def test_yaml_values() -> None:
 
 def test_many_values_are_read_quickly() -> None:
     start = time.process_time()
-    assert len(parse_first("a: [" + "1, " * 300_000 + "]")["a"]) == 300_000
+    assert len(parse_first("a: [" + "1, " * 100_000 + "]")["a"]) == 100_000
     assert parse_first("t: 1" + ":1" * 450_000)["t"].startswith("1:1")
-    assert time.process_time() - start < 10
+    assert time.process_time() - start < 5
 
 
 def npz(header: str, body: bytes = b"", flags: int = 0) -> bytes:

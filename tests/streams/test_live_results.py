@@ -124,18 +124,6 @@ def test_frames_that_waited_in_buffers_are_skipped(
     assert [packets.index(frame.read.args[0]) for frame in source._decode(container)] == taken
 
 
-def test_time_stamps_of_a_new_connection_begin_anew(
-    source: sources.Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even where they are near those before, which a clock would take for the same stream."""
-    now = iter([100.0, 100.1, 100.2, 100.3, 110.0, 110.1, 110.2])
-    stamps = [[5.0, 5.1, 5.2], [5.3, 5.4]]  # the second connection began 10 s later
-    monkeypatch.setattr(sources, "_demux", lambda container, _: ((each, 0.1) for each in container.demux()))
-    monkeypatch.setattr(sources, "time", SimpleNamespace(monotonic=lambda: next(now)))
-    found = [frame.captured for part in stamps for frame in source._decode(connect("mpegts", part))]
-    assert found == pytest.approx([100.1, 100.2, 100.3, 110.1, 110.2])
-
-
 def test_a_damaged_jpeg_is_no_image(source: sources.Source) -> None:
     data = io.BytesIO()
     Image.fromarray(mark(5)).save(data, "JPEG", quality=95)

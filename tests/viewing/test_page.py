@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,15 +73,11 @@ const change = (id, value) => {
   $(id).value = value;
   $(id).dispatchEvent(new Event("input"));
 };
-if (facts.confidence) {
-  change("plane", "confidence");
-  seen.mapOfConfidence = map();
-}
-if (facts.calibration) {
-  change("plane", "depth");
-  seen.mapOfDepth = map();
-  seen.ends = [$("low").textContent, $("high").textContent];
-}
+change("plane", "confidence");
+seen.mapOfConfidence = map();
+change("plane", "depth");
+seen.mapOfDepth = map();
+seen.ends = [$("low").textContent, $("high").textContent];
 change("split", 0.25);
 seen.clip = getComputedStyle($("map")).clipPath;
 seen.clipped = $("map").getBoundingClientRect().width / 4;
@@ -115,11 +112,9 @@ key("-", 10);
 seen.cloud.far = await cloud();
 $("reset").click();
 seen.cloud.reset = await cloud();
-if ($("cut")) {
-  change("cut", 0.6);
-  seen.cloud.sure = await cloud();
-  seen.cut = $("cut-value").textContent;
-}
+change("cut", 0.6);
+seen.cloud.sure = await cloud();
+seen.cut = $("cut-value").textContent;
 seen.refused = [];
 addEventListener("securitypolicyviolation", (event) => seen.refused.push(event.blockedURI));
 new Image().src = "http://127.0.0.1:9/outside.png";
@@ -201,16 +196,15 @@ def test_it_loads_nothing_and_may_not(seen: dict[str, Any]) -> None:
     assert seen["title"] == NASTY
 
 
-def test_without_calibration_and_confidence(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_without_calibration_and_confidence(tmp_path: Path) -> None:
     given = scene()
     data = render_page("plain", given.left.astype(np.uint16) * 257, given.disparity - 8)
     assert b"Without a calibration" in data
     assert b'<option value="depth">' not in data
-    seen = seen_by_browser(data, PROBE, tmp_path_factory.mktemp("browser"))
+    seen = seen_by_browser(data, PROBE.partition("const pixels")[0] + "return seen;", tmp_path)
     arrived = np.array(seen["disparity"], float).reshape(HEIGHT, WIDTH)
     assert np.nanmax(np.abs(arrived - (given.disparity - 8))) <= pages.FINEST_STEP / 2 + 1e-6
     assert re.fullmatch(r"x 3, y 4 · disparity -[56]\.\d\d px", seen["read"][0])
-    assert seen["cloud"]["start"]["red"] > 0.01 * seen["cloud"]["start"]["area"]
 
 
 def test_a_large_image_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,6 @@ def site(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[PageServ
     os.mkfifo(folder / "fifo.html")
     with socket.socket(socket.AF_UNIX) as unix:
         unix.bind(os.path.relpath(folder / "socket.html"))
-    (folder / "unreadable.html").touch(0)
     with PageServer(read_folder(folder), "a.html") as found:
         thread = threading.Thread(target=found.serve_forever, args=(0.05,))
         thread.start()
@@ -84,15 +83,13 @@ def ask(site: PageServer, request: bytes) -> bytes:
         *(
             (path, None)
             for path in (
-                *(b"/", b"/none.html", b"/secret.txt", b"/sub/", b"/sub", b"/folder.html", b"//"),
+                *(b"/", b"/none.html", b"/secret.txt", b"/sub", b"/folder.html"),
                 *(b"/../outside.html", b"/%2e%2e/outside.html", b"/..%2foutside.html", b"/out.html"),
                 *(b"/loop.html", b"/fifo.html", b"/socket.html", b"/device.html", b"/%2fdev%2fzero"),
-                *(b"/nul%00.html", b"/%", b"/%zz.html", b"/%ff.html", b"/\xff.html", b"/a.html%0a"),
-                *(b"http://[::1/a.html", b"http://a]/a.html", b"*"),
-                *(b"/" + b"a" * 300 + b".html", b"/" + b"a/" * 9000 + b".html"),
+                *(b"/nul%00.html", b"/%zz.html", b"/\xff.html", b"http://[::1/a.html", b"*"),
+                b"/" + b"a" * 300 + b".html",
             )
         ),
-        pytest.param(b"/unreadable.html", None, marks=pytest.mark.skipif(os.getuid() == 0, reason="root")),
     ],
 )
 def test_only_pages_are_served(site: PageServer, path: bytes, page: bytes | None) -> None:
@@ -110,14 +107,9 @@ def test_only_pages_are_served(site: PageServer, path: bytes, page: bytes | None
         (b"GET /a.html HTTP/1.1\r\nHost: elsewhere.example:80\r\n\r\n", b"404"),
         (b"GET /a.html HTTP/1.1\r\nHost: 127.0.0.1.example\r\n\r\n", b"404"),
         (b"GET /a.html HTTP/1.1\r\nHost: \xff[::\r\n\r\n", b"404"),
-        (b"GET /a.html HTTP/9.9\r\n\r\n", b"505"),
-        (b"GET /a.html HTTP/x\r\n\r\n", b"400"),
         (b"GET /a b.html HTTP/1.1\r\n\r\n", b"400"),
         (b"POST /a.html HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", b"501"),
         (b"\xff\xfe /a.html HTTP/1.1\r\n\r\n", b"501"),
-        (b"G\0T /a.html HTTP/1.1\r\n\r\n", b"501"),
-        (b"GET /" + b"a" * 70000 + b" HTTP/1.1\r\n\r\n", b"414"),
-        (b"GET / HTTP/1.1\r\nX: " + b"a" * 70000 + b"\r\n\r\n", b"431"),
         (b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * 200 + b"\r\n", b"431"),
     ],
 )
@@ -127,12 +119,7 @@ def test_requests_are_answered(site: PageServer, request_: bytes, status: bytes)
 
 def test_old_and_foreign_protocols_end(site: PageServer) -> None:
     assert b"404" in ask(site, b"GET /a.html\r\n\r\n")  # HTTP/0.9, which names no host
-    assert ask(site, b"\r\n") == b""
     assert b"400" in ask(site, b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\r\n")  # TLS
-    with connect(site) as client:  # half open
-        client.sendall(b"GET /a.html HTTP/1.0\r\nHost: localhost\r\n\r\n")
-        client.shutdown(socket.SHUT_WR)
-        assert receive(client).endswith(b"page")
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /lar", b"GET /large.html HTTP/1.0\r\nHost: localhost\r\n\r\n"])

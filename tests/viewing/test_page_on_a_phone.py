@@ -1,7 +1,8 @@
-"""Tests of measuring on the page of a pair, by touch and keyboard, against the same in Python."""
+"""Tests of the page of a pair on a phone: measuring, by touch and keyboard, and the cloud under fingers."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 
@@ -28,11 +29,24 @@ def disparities() -> NDArray[np.float32]:
 
 
 DISPARITY = disparities()
+RED = """
+  await new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)));
+  const from = $("cloud"), sheet = new OffscreenCanvas(from.width, from.height).getContext("2d");
+  sheet.drawImage(from, 0, 0);
+  const { data } = sheet.getImageData(0, 0, from.width, from.height), found = [];
+  for (let i = 0; i < data.length; i += 4)
+    if (data[i] > 150 && data[i + 2] < 90) found.push([i / 4 % from.width, Math.floor(i / 4 / from.width)]);
+  const mean = [0, 1].map((axis) => found.reduce((sum, at) => sum + at[axis], 0) / found.length);
+  const moment = (a, b) => found.reduce((sum, at) => sum + (at[a] - mean[a]) * (at[b] - mean[b]), 0);
+  return { count: found.length, angle: Math.atan2(2 * moment(0, 1), moment(0, 0) - moment(1, 1)) / 2 };
+"""
+"""Pixels of the cloud that are red, and the direction in which they are longest, radians."""
 
 
 @pytest.fixture(scope="module")
 def phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     left = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+    left[23:27, 4:32] = (220, 20, 20)  # a long bar
     data = render_page("ground", left, DISPARITY, calibration=CALIBRATION)
     with browsing(data, tmp_path_factory.mktemp("phone"), phone=True) as browser:
         browser.evaluate(PAGE_READY)
@@ -161,6 +175,37 @@ def test_keys_read_and_measure(phone: Browser) -> None:
     phone.press("Enter")
     value, _ = expected([(19, 3), (19, 0)], distance)
     assert float(measured(phone).split()[1]) == pytest.approx(value, rel=2e-3)
+
+
+def test_fingers_turn_and_zoom_the_cloud(phone: Browser) -> None:
+    left, top, width, height = phone.box("cloud")
+    x, y, reach = left + width / 2, top + height / 2, min(width, height) / 6
+
+    def two(radius: float, degrees: float) -> list[tuple[float, float]]:
+        turn = math.radians(degrees)
+        across, down = radius * math.cos(turn), radius * math.sin(turn)
+        return [(x - across, y - down), (x + across, y + down)]
+
+    start = phone.evaluate(RED)
+    phone.fingers(*(two(reach * (1 + step / 10), 0) for step in range(6)))
+    near = phone.evaluate(RED)
+    assert near["count"] > 1.5 * start["count"]
+    assert near["angle"] == pytest.approx(start["angle"], abs=0.03)
+    phone.fingers(*(two(reach, 3 * step) for step in range(11)))
+    turned = phone.evaluate(RED)
+    assert turned["angle"] - near["angle"] == pytest.approx(math.radians(30), abs=0.05)
+    phone.evaluate('$("reset").click()')
+    assert phone.evaluate(RED) == start
+    phone.fingers([(x, y)], [(x + 60, y)], [(x + 120, y)])
+    assert phone.evaluate(RED)["count"] < 0.95 * start["count"]  # seen from the side
+    phone.evaluate('$("reset").click()')
+
+
+@pytest.mark.parametrize("width", [390, 320])
+def test_nothing_is_wider_than_a_phone(phone: Browser, width: int) -> None:
+    screen = {"width": width, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    phone.call("Emulation.setDeviceMetricsOverride", **screen)
+    assert phone.evaluate("return [innerWidth, document.documentElement.scrollWidth]") == [width, width]
 
 
 def test_without_a_calibration_only_the_profile_is_offered() -> None:
