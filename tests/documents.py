@@ -354,6 +354,7 @@ def shortened(command: str) -> str:
         return command.partition(" #")[0] + ("" if quiet else " --no-browser")
     if not command.startswith("pam train"):
         command = command.replace("--size 1248x384", "--size 72x40")  # of the images
+        command = command.replace("size=960x512", "size=192x96")
         return command.replace("-o scenes.png", "-o scenes.png --count 1")
     if "--resume" in command:
         return command.replace("--steps 30000", "--steps 2")

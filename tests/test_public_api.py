@@ -170,18 +170,6 @@ def test_every_name_says_what_it_raises_where_it_can(name: str) -> None:
 # --- files, from Python ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", [".pfm", ".png", ".npy", ".tif"])
-def test_disparities_are_read_as_they_were_written(tmp_path: Path, suffix: str) -> None:
-    written = np.array([[1.5, np.nan, 20.25], [0.5, 3, 100]], np.float32)
-    path = tmp_path / "new" / f"d{suffix}"
-    pamcli.write_disparity(path, written)
-    np.testing.assert_array_equal(pamcli.read_disparity(path), written)
-    with pytest.raises(pamcli.PamError, match="already exists"):
-        pamcli.write_disparity(path, written)
-    pamcli.write_disparity(path, 2 * written, overwrite=True)
-    np.testing.assert_array_equal(pamcli.read_disparity(path), 2 * written)
-
-
 def test_what_no_disparity_file_holds_is_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,24 +185,6 @@ def test_what_no_disparity_file_holds_is_refused(
     monkeypatch.setattr(logging.getLogger("pamcli"), "propagate", True)
     pamcli.write_disparity(tmp_path / "far.png", np.full((2, 2), 300, np.float32))
     assert "4 pixels exceed 255.996 px" in caplog.text
-
-
-def test_metrics_of_arrays() -> None:
-    truth = np.array([[10, 20, 30, np.nan], [40, 50, 0, 60]], np.float32)
-    estimate = truth + np.array([[0, 2.5, -6, 0], [0, np.nan, 0, 0.25]], np.float32)
-    figures = pamcli.disparity_metrics(estimate, truth)
-    assert figures["pixels"] == 6  # neither where the truth is unknown nor where it is 0
-    assert figures["epe"] == pytest.approx((2.5 + 6 + 0.25) / 5)
-    assert pamcli.disparity_metrics(estimate, truth, max_gt=25)["epe"] == pytest.approx(1.25)
-    visible = np.array([[1, 0, 1, 1], [1, 1, 1, 1]], bool)
-    assert pamcli.disparity_metrics(estimate, truth, visible=visible)["occluded epe"] == 2.5
-    with pytest.raises(pamcli.PamError, match=r"the map: the disparity map is 3x2"):
-        pamcli.disparity_metrics(estimate[:, 1:], truth)
-    with pytest.raises(pamcli.PamError, match="nothing to measure"):
-        pamcli.disparity_metrics(estimate, np.full_like(truth, np.nan))
-    for wrong, got in ((None, "NoneType"), (truth[None], r"an array \(1, 2, 4\)")):
-        with pytest.raises(pamcli.PamError, match=rf"`truth` must be an array \(H, W\), got {got}"):
-            pamcli.disparity_metrics(estimate, wrong)  # type: ignore[arg-type]
 
 
 def test_a_batch_from_python_is_that_of_the_command(

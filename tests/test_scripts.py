@@ -16,16 +16,6 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-VENV_BORROWS_PIP = """#!/bin/sh
-if [ "$2" != venv ]; then exec {python} "$@"; fi
-{python} -m venv --without-pip "$3"
-for folder in "$3"/lib/python*/site-packages; do
-    {python} -c 'import pathlib, pip; print(pathlib.Path(pip.__file__).parents[1])' >"$folder/pip.pth"
-done
-"""
-"""A Python whose virtual environments have pip without its installation, which takes most of their time."""
-
-
 def sh(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a shell script with environment.sh loaded, away from the checkout."""
     lines = f'set -eu; root="{ROOT}"; . "$root/scripts/environment.sh"; {script}'
@@ -92,24 +82,6 @@ def test_a_folder_that_is_no_environment_is_left_alone(tmp_path: Path) -> None:
     assert run.returncode == 1
     assert "is not a virtual environment" in run.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
-
-
-def test_a_failed_download_says_why(filled: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "venv"
-    (folder / "lib").mkdir(parents=True)
-    (folder / "unfinished").touch()  # as a first run leaves it that was stopped early
-    (folder / "lib" / "half").touch()
-    nowhere = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
-    python = tmp_path / "python"
-    python.write_text(VENV_BORROWS_PIP.format(python=filled / "bin" / "python"))
-    python.chmod(0o755)
-    nowhere["PAM_PYTHON"] = str(python)
-    run = sh("prepare_environment test", PAM_VENV=str(folder), PAM_TORCH="torch==2.99", **nowhere)
-    assert run.returncode == 1
-    assert run.stderr.index("Downloading torch==2.99") < run.stderr.index("ERROR: No matching distribution")
-    assert "PIP_INDEX_URL" in run.stderr
-    assert not (folder / "lib" / "half").exists()
-    assert not list(folder.glob("pam-installed*"))
 
 
 def test_the_pinned_pytorch_is_one_that_the_package_accepts() -> None:

@@ -30,10 +30,10 @@ multiprocessing.set_start_method("spawn", force=True)  # for Python 3.14, "forks
 del os.sched_getaffinity
 """
 TRAIN = (
-    "train superres --scale 2 --data pairs:mine -o run --steps 1 --batch 1 --crop 12x12 --workers 1 "
+    "train superres --scale 2 --data pairs:mine -o run --steps 1 --batch 1 --crop 12x12 --workers 0 "
     "--device cpu --variant views=left --set losses.pam=0 --set losses.likelihood=0"
 )
-MATCH = f"disparity {SAMPLE}/left.png {SAMPLE}/right.png -o map.pfm --match-size 0.2 --device cpu"
+MATCH = "disparity mine/left/a.png mine/right/a.png -o map.pfm --match-size 1 --device cpu"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import json
 import random
 import time
 import tracemalloc
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,18 +27,15 @@ from safetensors.numpy import save
 from pamcli.data.listing import read_rectified_calibration
 from pamcli.errors import InputError, ModelError, PamError, UsageError
 from pamcli.files.pairing import read_pair_list
-from pamcli.flickr1024.pairs import find_images
-from pamcli.flickr1024.stores import open_pixels, read_checksums, read_index
+from pamcli.flickr1024.stores import read_index
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.images import encode_image, read_image
+from pamcli.imaging.images import read_image
 from pamcli.imaging.raster import encode_png
 from pamcli.imaging.stereo_pair import read_packed_pair
 from pamcli.imaging.tiff import encode_tiff
 from pamcli.imaging.videos import Video
 from pamcli.recordings.bags import Recording
 from pamcli.registry.spec import ModelSpec, read_header
-from pamcli.viewing.index import write_index
-from pamcli.viewing.page import render_page
 
 MOST_SECONDS, MOST_BYTES = 10, 1 << 30
 """Limits: seconds of the processor, for how busy the machine is does not count, and bytes."""
@@ -56,13 +52,6 @@ def pillow(kind: str) -> bytes:
 def npy(array: Any) -> bytes:
     stream = io.BytesIO()
     np.save(stream, array)
-    return stream.getvalue()
-
-
-def archive() -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("Train/0001_L.png", encode_png(PIXELS))
     return stream.getvalue()
 
 
@@ -95,15 +84,6 @@ def run_onnx(path: Path) -> None:
     OnnxModel(path, device="cpu")
 
 
-def page_index(path: Path) -> None:
-    write_index(path.with_name("index.html"))
-
-
-def unpacked(path: Path) -> None:
-    for found in find_images(path):
-        found.read()
-
-
 def read_views(path: Path) -> None:
     read_packed_pair(path, "auto", max_pixels=10**6, name=str(path))
 
@@ -112,20 +92,6 @@ def spatial() -> bytes:
     pytest.importorskip("pillow_heif", reason="pillow-heif is not installed (pip install 'pamcli[heif]')")
     cameras = [photo_files.camera(0.7, 0.5, 0.5, (place, 0, 0)) for place in (0, 19200)]
     return photo_files.spatial(photo_files.heic(PIXELS, PIXELS), cameras)
-
-
-def write_again(path: Path) -> None:
-    """The EXIF block of an image goes into files of other formats."""
-    for suffix in (".jpg", ".tif"):
-        encode_image(read_image(path), suffix, name="a")
-
-
-def notes() -> bytes:
-    exif = Image.Exif()
-    exif[0x010F], exif[0x0112] = "Maker", 6
-    exif.get_ifd(0x8769).update({0x9003: "2024:05:06 07:08:09", 0x829A: 0.004})
-    exif.get_ifd(0x8825).update({1: "N"})
-    return stereo_files.jpeg(np.full((8, 8, 3), 90, np.uint8), exif=exif.tobytes())
 
 
 def read_video(path: Path) -> None:
@@ -179,17 +145,12 @@ READERS: dict[str, tuple[Callable[[Path], object], Callable[[], bytes]]] = {
     "a.mpo": (read_views, lambda: stereo_files.mpo(*[stereo_files.jpeg(PIXELS)] * 2)),
     "a.jps": (read_views, lambda: stereo_files.jps(stereo_files.jpeg(PIXELS))),
     "a.heic": (read_views, spatial),
-    "notes.jpg": (write_again, notes),
     "a.mkv": (read_video, video),
     "a.bag": (read_bag, bag),
     "pairs.txt": (read_pair_list, lambda: b"a.png\tb.png\nc.png\td.png\tout.pfm\n"),
-    "x.zip": (unpacked, archive),
     "w.safetensors": (read_header, safetensors),
     "w.onnx": (run_onnx, onnx_file),
-    "pixels.npy": (open_pixels, lambda: npy(PIXELS.ravel())),
     "index.json": (read_index, lambda: json.dumps(INDEX).encode()),
-    "page.html": (page_index, lambda: render_page("a", PIXELS, DISPARITY)),
-    "manifest.csv": (read_checksums, lambda: b"patch,source,sha256\n000001,a,00ff\n"),
     "calib.txt": (read_rectified_calibration, lambda: b"cam0=[9 0 4; 0 9 3; 0 0 1]\nbaseline=80\ndoffs=1\n"),
     "kitti.txt": (
         lambda path: read_rectified_calibration(path, (2, 3)),

@@ -1,14 +1,12 @@
-"""Batches and trainings that are stopped at random moments, again and again: in the end nothing differs.
+"""A batch that is stopped at random moments, again and again: in the end nothing differs.
 
-`pytest tests/attacks/test_random_kills.py --kills 100` stops both batches so often, and both trainings a
-third as often. Each runs in a fork of this process, where libraries and networks are loaded already: moments
-are spent on the work.
+`pytest tests/attacks/test_random_kills.py --kills 100` stops it so often. It runs in a fork of this process,
+where libraries and networks are loaded already: moments are spent on the work.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import os
 import random
 import shutil
@@ -16,25 +14,17 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 from pam_program import digest, forked, pam
 from PIL import Image
 
 from pamcli.registry.load import load_network
-from pamcli.training.checkpoints import read_checkpoint
 
 SIGNALS = [signal.SIGKILL] * 6 + [signal.SIGTERM, signal.SIGINT]
 ENDS = (0, 130, 143, -signal.SIGKILL, -signal.SIGTERM)  # the last, where a process does not listen yet
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 PAIRS = 3
-TRAINING = (  # the least work: what is killed is the run around it
-    "--data pairs:mine --scale 2 --crop 12x12 --steps 3 --variant views=left --batch 1 --seed 3 "
-    "--set losses.pam=0 --set losses.likelihood=0 --set checkpoint_every=1 --set log_every=1"
-)
-MACHINE = ["--workers", "0", "--device", "cpu"]
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -95,49 +85,3 @@ def test_a_batch(request: pytest.FixtureRequest) -> None:
                 break
             kills += 1
         assert results("out") == expected, kills
-
-
-def contents(run: Path) -> tuple[str, list[Any], list[Any]]:
-    """The weights, the checkpoints without what differs from file to file, and what the log says of steps.
-
-    Digests stand for tensors: who reads of a difference wants to see which, and not 2 GB of numbers.
-    """
-    checkpoints = [read_checkpoint(path) for path in sorted((run / "checkpoints").glob("*.pt"))]
-    said = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    steps = [(line["step"], line["losses"]) for line in said]
-    return digest((run / "last.safetensors").read_bytes()), [*map(plain, map(vars, checkpoints))], steps
-
-
-def plain(value: Any) -> Any:
-    """Replace tensors by digests, so that == compares all."""
-    if isinstance(value, torch.Tensor):
-        return (
-            str(value.dtype),
-            tuple(value.shape),
-            digest(value.flatten().view(torch.uint8).numpy().tobytes()),
-        )
-    if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
-    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
-
-
-def test_a_training(request: pytest.FixtureRequest) -> None:
-    words = ["train", "superres", *TRAINING.split(), *MACHINE]
-    run = pam(*words, "-o", "whole")
-    assert run.code == 0, run.stderr
-    most = seconds_of([*words, "-o", "again"])
-    expected = contents(Path("whole"))
-    assert len(expected[1]) == 3
-    draw, kills, wanted = random.Random(2), 0, request.config.getoption("--kills") / 3
-    while kills < wanted:
-        shutil.rmtree("run", ignore_errors=True)
-        while True:
-            begun = Path("run/recipe.json").exists()
-            number = draw.choice(SIGNALS) if kills < wanted else None
-            command = ["train", "superres", "--resume", "run", *MACHINE] if begun else [*words, "-o", "run"]
-            code = stopped(command, number, most * draw.random())
-            assert code in ENDS, (code, number, kills)
-            if code == 0:
-                break
-            kills += 1
-        assert contents(Path("run")) == expected, kills

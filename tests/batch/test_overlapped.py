@@ -205,35 +205,3 @@ def test_a_reader_that_waits_for_ever_owns_no_network() -> None:
     gc.collect()
     assert alive() is None
     more.set()
-
-
-def test_a_caller_that_stops_gets_nothing_more_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pamcli.batch.run.PATIENCE", PATIENCE)
-    computed, saving, go_on = threading.Event(), threading.Event(), threading.Event()
-    saved: list[int] = []
-
-    def compute(job: int, value: int) -> int:
-        if job == 1:
-            computed.set()
-        return job
-
-    def save(job: int, value: int) -> int:
-        if job == 0:  # not before the next one is on its way
-            assert (computed if threads == 1 else saving).wait(PATIENCE)
-        else:
-            if job == 1:
-                saving.set()
-            assert go_on.wait(PATIENCE)
-        saved.append(job)
-        return job
-
-    outcomes = run_overlapped(range(9), same, compute, save)
-    assert next(outcomes)[0] == 0
-    assert saving.wait(PATIENCE)
-    (timer := threading.Timer(0, go_on.set)).start()
-    outcomes.close()  # which waits until what is being saved is saved
-    timer.join()
-    # Further ones where the end came after the last of 1, or which other threads saved before the end.
-    ahead = 3 if threads == 1 else 1 + PAIRS_AT_ONCE + 2 * (threads - 1)
-    assert {0, 1} <= {*saved} <= {*range(ahead)}
-    assert threading.enumerate() == [threading.main_thread()]

@@ -69,17 +69,6 @@ def test_every_job_is_done_once_and_few_are_taken_ahead(cluster: Any, tmp_path: 
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_job_that_ends_its_worker_is_given_up_and_the_others_are_done(cluster: Any, tmp_path: Path) -> None:
-    steps = WriteSteps(tmp_path)
-    jobs = run_on_ray(numbered([1, 98, 2, 3]), steps, cluster.address, 1)
-    found = {job.line: outcome for job, outcome in jobs}
-    assert sorted(found) == [1, 2, 3, 98]
-    assert isinstance(found[98], DeviceError)
-    assert "died 3 times" in str(found[98])
-    assert [found[job] for job in (1, 2, 3)] == ["1", "4", "9"]
-
-
-@pytest.mark.filterwarnings("ignore")
 def test_what_no_worker_can_load_ends_the_batch(cluster: Any, tmp_path: Path) -> None:
     steps = WriteSteps(tmp_path, broken="the weights are damaged")
     with pytest.raises(ModelError) as caught:

@@ -102,20 +102,6 @@ def test_filled_pixels_do_not_count_in_the_confidence_curve() -> None:
     assert meter.curve().epe[0] == 1
 
 
-def test_regions() -> None:
-    """No truth is known of the last two pixels, whatever else is."""
-    visible, foreground = [[1, 1, 0, 0, 1, 0]], [[0, 1, 0, 1, 1, 0]]
-    one = sample([[10, 20, 30, 40, NAN, NAN]], visible=visible, foreground=foreground)
-    figures = measured(one, [[11, 22, 33, 44, 0, 0]])
-    pixels = {"all": 4, "noc": 2, "occluded": 2, "bg": 2, "fg": 2, "noc-bg": 1, "noc-fg": 1}
-    assert {name: figures[name]["pixels"] for name in pixels} == pixels
-    expected = {"all": 2.5, "noc": 1.5, "occluded": 3.5, "bg": 2, "fg": 3, "noc-bg": 1, "noc-fg": 2}
-    assert {name: figures[name]["epe"] for name in expected} == expected
-    assert set(figures) == {*expected, "0-100"}
-    assert "a50" in figures["noc"]
-    assert "a50" not in figures["fg"]
-
-
 def test_a_mask_may_be_an_image() -> None:
     estimate, truth = np.array([[11.0, 22, 33]]), np.array([[10.0, 20, 30]])
     mask = np.array([[255, 0, 255]], np.uint8)

@@ -207,14 +207,6 @@ def test_a_study_of_the_range_limits_the_search(monkeypatch: pytest.MonkeyPatch)
     assert titles[-2:] == ["Left-right difference", "Uncertainty (1 - confidence)"]
 
 
-def test_data_sets_of_one_kind_have_distinct_labels(files: Path) -> None:
-    other = f"pairs:{files}?left=left/{{}}.png&right=right/{{}}.png&disparity=disparity/{{}}.pfm"
-    found = evaluate(Disparity(), [f"pairs:{files}", other], [MatcherMethod(Network())], compare=True)
-    assert [each["data"] for each in found.json()["sets"]] == [f"pairs:{files}", other]
-    missing = [note.partition(" for ")[2] for note in found.notes if "no published results" in note]
-    assert missing == [f"pairs:{files}", other]
-
-
 def test_a_sample_without_one_result_is_measured_for_no_method(files: Path) -> None:
     (files / "made" / "a.pfm").unlink()
     some = DisparityFiles(files / "made", allow_missing=True)

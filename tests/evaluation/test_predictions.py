@@ -80,20 +80,6 @@ def test_predictions_lie_as_in_the_archives_of_kitti_and_middlebury(tmp_path: Pa
         find(tmp_path / "trainingQ", "Jadeplant")
 
 
-def test_other_units_are_scaled(tmp_path: Path) -> None:
-    put(tmp_path / "x.png", MAP / 4)  # a program that stores 64 for a pixel where KITTI stores 256
-    assert read(tmp_path, "x", scale=64).disparity == pytest.approx(MAP, nan_ok=True, abs=1 / 64)
-    assert read(tmp_path, "x", scale=512).disparity[1, 0] == 0.5
-
-
-def test_missing_predictions_are_named_unless_allowed(tmp_path: Path) -> None:
-    put(tmp_path / "a.pfm")
-    with pytest.raises(UsageError, match=r"lacks 2 predictions: b, c/d") as raised:
-        find(tmp_path, "a", "b", "c/d")
-    assert "`allow_missing`" in (raised.value.hint or "")
-    assert list(find(tmp_path, "a", "b", "c/d", allow=True)) == ["a"]
-
-
 def test_a_folder_without_predictions_is_always_an_error(tmp_path: Path) -> None:
     put(tmp_path / "other.pfm")
     for allow in (False, True):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -90,27 +89,7 @@ def test_format_agrees_with_the_suffix() -> None:
     assert names(plan("out/", "out/", "out/", format_name="NPY")) == in_folder
 
 
-def test_the_third_column_replaces_the_main_name() -> None:
-    listed = pair(output=Path("mine.npy"), line=3)
-    assert names(plan("out/", color="out/", batch=True), listed) == {
-        "disparity": "mine.npy",
-        "color_map": "out/a_color.png",
-    }
-    assert list(names(plan(color="out/", batch=True), listed)) == ["disparity", "color_map"]
-    assert names(plan(batch=True), listed) == {"disparity": "mine.npy"}
-    with pytest.raises(UsageError, match=r"line 3: the result mine\.npy differs from `format` pfm"):
-        plan("out/", batch=True, format_name="pfm").paths(listed)
-
-
 # --- collisions -----------------------------------------------------------------------------------------
-
-
-def test_one_place_by_two_ways() -> None:
-    Path("real").mkdir()
-    os.symlink("real", "link")
-    paths = [{"disparity": Path("real/a.pfm")}, {"disparity": Path("link/a.pfm")}]
-    with pytest.raises(UsageError, match=r"link/a\.pfm would come from"):
-        check_collisions([pair(), pair("in/c.png")], paths)
 
 
 def test_case_counts_where_the_file_system_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,9 @@ from pair_files import make, triples
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import (
-    PairPaths,
     pair_folders,
     pair_templates,
     require_all_paired,
-    resolve_packed,
     resolve_pairs,
 )
 from pamcli.files.paths import join_names, quote
@@ -21,12 +19,6 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 # --- one pair -------------------------------------------------------------------------------------------
-
-
-def test_single_pair() -> None:
-    make("a/left.view.png", "b/right.jpg")
-    pair = PairPaths(Path("a/left.view.png"), Path("b/right.jpg"), "left.view")
-    assert resolve_pairs("a/left.view.png", "b/right.jpg") == ((pair,), (), False)
 
 
 def test_what_is_no_regular_file(here: Path) -> None:
@@ -116,29 +108,6 @@ def test_links_are_followed_but_not_in_circles() -> None:
 
 
 # --- packed images ------------------------------------------------------------------------------------
-
-
-def test_packed_images_mirror_the_current_folder_or_a_root() -> None:
-    make("in/day1/a.jpg", "in/day2/a.png", "in/day2/b.png", "in/day2/deep/c.png", "in/day2/x.txt")
-    pairing = resolve_packed(["in/day1/a.jpg", "in/day2"])
-    assert [(str(pair.left), pair.right, pair.key) for pair in pairing.pairs] == [
-        ("in/day1/a.jpg", None, "in/day1/a"),
-        ("in/day2/a.png", None, "in/day2/a"),
-        ("in/day2/b.png", None, "in/day2/b"),
-    ]
-    below = resolve_packed(["in/day1/a.jpg", "in/day2"], root=Path("in/day2"))
-    assert {str(pair.left): pair.key for pair in below.pairs} == {
-        "in/day1/a.jpg": None,
-        "in/day2/a.png": "a",
-        "in/day2/b.png": "b",
-    }
-    assert resolve_packed(["in/day1/a.jpg"]).batch is False
-    assert resolve_packed(["in/day2/"]).batch is True
-    assert [pair.key for pair in resolve_packed(["in/day2"]).pairs] == ["a", "b"]
-    for name in ("in/day2/a10.jpg", "in/day2/a9.jpg"):
-        Path(name).touch()
-    assert [pair.key for pair in resolve_packed(["in/day2"]).pairs] == ["a", "a9", "a10", "b"]
-    assert resolve_packed(["in/day1/a.jpg"]).pairs[0].key == "a"
 
 
 def test_names_in_messages() -> None:

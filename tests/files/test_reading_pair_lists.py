@@ -52,18 +52,6 @@ def test_file_names_are_bytes(here: Path) -> None:
     assert str(pair).isprintable()
 
 
-def test_keys_are_below_the_root_whatever_else_is_in_the_list(here: Path) -> None:
-    make("in/a/1.png", "in/b/2.png", "r.png", "work/x")
-    os.chdir("work")
-    lines = [b"../in/a/1.png\t../r.png", os.fsencode(here / "in/b/2.png") + b"\t../r.png"]
-    whole = read_pair_list(write_list(b"\n".join(lines)), root=Path(".."))
-    assert [pair.key for pair in whole] == ["in/a/1", "in/b/2"]
-    for line, pair in zip(lines, whole, strict=True):
-        assert [each.key for each in read_pair_list(write_list(line), root=here)] == [pair.key]
-    assert [pair.key for pair in read_pair_list(write_list(lines[0]), root=Path("../in/a"))] == ["1"]
-    assert [pair.key for pair in read_pair_list(write_list(lines[0]))] == [None]
-
-
 def test_a_list_of_one_column_is_found_out_at_its_first_line() -> None:
     make("a.png")
     for data in (b"\na.png\na.png\n", b"a.png b.png\n"):

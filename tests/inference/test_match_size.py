@@ -19,7 +19,6 @@ from pamcli.inference.device import Compute
 from pamcli.inference.images import resize_image
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
 from pamcli.inference.model import TorchModel
-from pamcli.inference.onnx_file import OnnxModel
 from pamcli.inference.tiles import MemoryBudget
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
@@ -107,20 +106,6 @@ def test_dark_images_are_matched_as_bright_ones(large: Cut) -> None:
     assert np.abs(matcher(*dark).disparity - expected).mean() < 0.05
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.float32])
-@pytest.mark.parametrize("times", [2, 0.5])
-def test_a_ramp_of_another_size_is_a_ramp(kind: type[np.generic], times: float) -> None:
-    largest = {np.uint8: 255, np.uint16: 65535, np.float32: 1}[kind]
-    row = np.linspace(0.2, 0.8, 60)[:, None] * largest
-    ramp = np.broadcast_to(row if kind is np.float32 else row.round(), (20, 60, 3)).astype(kind)
-    found = resize_image(ramp, round(20 * times), round(60 * times))
-    kept = kind is np.uint8 or (kind is np.uint16 and times < 1)
-    assert found.dtype == (kind if kept else np.float32)
-    middle = np.interp((np.arange(60 * times) + 0.5) / times - 0.5, np.arange(60), np.linspace(0.2, 0.8, 60))
-    inside = slice(8, round(60 * times) - 8)
-    assert np.abs(found / (largest if kept else 1) - middle[:, None])[:, inside].max() < 1 / 255
-
-
 @pytest.mark.parametrize("size", [0.05, 4.1, 63, float("nan")])
 def test_a_size_without_sense_is_refused(matcher: StereoMatcher, size: float) -> None:
     with pytest.raises(UsageError, match=r"must be auto, .*a width of 64 px or more"):
@@ -187,28 +172,6 @@ def test_progress_rises_band_by_band(large: Cut, monkeypatch: pytest.MonkeyPatch
     assert told == sorted(told)
     assert told[-1] == 1
     assert max(np.diff(told)) < 0.6
-
-
-@pytest.mark.parametrize(
-    ("exported", "size", "said"),
-    [
-        (None, (64, 96), []),
-        ((160, 160), (80, 80), []),
-        ((64, 96), (60, 90), ["matched at 90x60 instead of 180x120", "export the network"]),
-        ((96, 224), (60, 90), ["matched at 144x96 instead of 180x120 and padded to 224x96"]),
-        ((832, 992), (780, 980), ["padded to 992x832"]),
-    ],
-)
-def test_what_an_exported_network_does_otherwise(
-    exported: tuple[int, int] | None, size: tuple[int, int], said: list[str]
-) -> None:
-    matcher = StereoMatcher.load("pasmnet2", device="cpu")
-    model = object.__new__(OnnxModel)
-    model.size, model.multiple = exported, 32
-    matcher.model = model
-    found = matcher.adaptation_note(*size)
-    assert (found is None) == (not said)
-    assert all(part in (found or "") for part in said)
 
 
 NEAREST = slice(120, 248), slice(300, 684)  # of the sample pair: the nearest things

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from sample_cut import Cut
 
 from pamcli.errors import InputError, ModelError, UsageError
@@ -100,27 +99,6 @@ def test_visible_takes_away_what_is_wrong_or_hidden(result: StereoResult, large:
     outside = np.arange(large.truth.shape[1]) - large.truth < 0  # of the right view, by the truth
     assert outside.sum() > 1000
     assert result.visible[outside].mean() < 0.1
-
-
-def test_visible_is_what_both_the_disparities_and_the_attention_say(
-    matcher: StereoMatcher, small: Cut, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mask = np.random.default_rng(0).random(small.left.shape[:2]) < 0.5
-    match = matcher.model.match
-
-    def visible_with(attended: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        def answered(*arguments: Any, **named: Any) -> dict[str, Any]:
-            found = match(*arguments, **named)
-            return {**found, "visible": attended} if "visible" in found else found
-
-        monkeypatch.setattr(matcher.model, "match", answered)
-        visible = matcher(small.left, small.right, extras={"visible"}).visible
-        assert visible is not None
-        return visible
-
-    consistent = visible_with(np.ones_like(mask))
-    assert 0.2 < consistent.mean() < 0.9
-    assert np.array_equal(visible_with(mask), consistent & mask)
 
 
 def test_only_what_is_asked_for_is_computed(

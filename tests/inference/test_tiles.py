@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from sample_cut import whole_sample
 
-from pamcli.errors import DeviceError
-from pamcli.inference import tiles as tiling
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
 from pamcli.inference.tiles import MemoryBudget, blend_weights, join_parts, make_bands, make_tiles
 from pamcli.inference.upscaler import StereoUpscaler
@@ -110,23 +108,3 @@ def test_without_enough_memory_bands_become_smaller_and_one_line_says_so(
     assert [record.message for record in caplog.records] == [
         "not enough memory for 8x300 at once: computed in bands of 150 rows"
     ]
-
-
-def test_the_rows_of_a_band_are_those_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    matcher = StereoMatcher.load(device="cpu", max_memory=3_000_000_000)
-    image = np.broadcast_to(np.uint8(0), (2000, 1000, 3))
-    monkeypatch.setattr(tiling.device, "get_free_memory", lambda _: 10**12)
-
-    def need(height: int, width: int) -> int:
-        return int(tiling.FRAGMENTATION * matcher.model.memory(height, width))
-
-    for allowed in (10**12, 10**9, 6 * 10**8):
-        matcher._budget.max_memory = matcher._budget._used + 3 * 2 * image.nbytes + allowed
-        rows = matcher._budget._count_rows(image, image, 0, (image, image))
-        assert (rows >= 2000) == (need(2000, 1000) <= allowed)
-        assert rows >= 2000 or need(rows, 1000) <= allowed < need(rows + 64, 1000)
-        assert rows % 32 == 0 or rows >= 2000
-    matcher._budget.max_memory = matcher._budget._used + 6 * image.nbytes + 10**6
-    with pytest.raises(DeviceError, match="1000x2000 does not fit into `max_memory`") as caught:
-        matcher._budget._count_rows(image, image, 0, (image, image))
-    assert "set `max_memory` to at least" in caught.value.hint

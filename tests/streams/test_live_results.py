@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -99,31 +98,6 @@ def source() -> sources.Source:
     return sources.Source(0, "left", address, None, FramePairing(1), settings)
 
 
-def connect(kind: str, times: list[float]) -> Any:
-    """Return a container whose packets are whole images with these time stamps."""
-    packets = []
-    for time_stamp in times:
-        packet = SimpleNamespace(pts=time_stamp, time_base=1.0, is_corrupt=False, size=9)
-        packet.width, packet.height, packet.key_frame = 9, 9, True
-        packet.decode = lambda packet=packet: [packet]
-        packets.append(packet)
-    stream = SimpleNamespace(codec_context=SimpleNamespace(name="mjpeg" if kind == "mpjpeg" else "h264"))
-    return SimpleNamespace(
-        streams=SimpleNamespace(video=[stream]), format=SimpleNamespace(name=kind), demux=lambda *_: packets
-    )
-
-
-@pytest.mark.parametrize(("kind", "taken"), [("mpjpeg", [2, 4, 7]), ("mpegts", [*range(2, 8)])])
-def test_frames_that_waited_in_buffers_are_skipped(
-    kind: str, taken: list[int], source: sources.Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their arrival says nothing about their time: of all frames without time stamps, else at the start."""
-    container = connect(kind, [number / 10 for number in range(8)])
-    packets, waits = container.demux(), [0, 0, 0.09, 0, 0.09, 3, 0, 0.09]
-    monkeypatch.setattr(sources, "_demux", lambda *_: zip(packets, waits, strict=True))
-    assert [packets.index(frame.read.args[0]) for frame in source._decode(container)] == taken
-
-
 def test_a_damaged_jpeg_is_no_image(source: sources.Source) -> None:
     data = io.BytesIO()
     Image.fromarray(mark(5)).save(data, "JPEG", quality=95)
@@ -157,17 +131,6 @@ def test_a_stalled_stream_is_opened_again(
     assert "no data for 0.5 s; next attempt" in caplog.text
 
 
-def test_skew_and_latency_are_measured() -> None:
-    left, right = cameras("mpegts", lag=0.0, offset=0.01)
-    with left, right:
-        frames = pamcli.live(left.address, right.address, count=25, clock="arrival", tolerance=25)
-        last = [*frames][-1]
-    assert last.statistics["latency_ms"] < 2000
-    assert abs(last.statistics["skew_ms"]) <= 25
-    assert last.statistics["tolerance_ms"] == 25
-    assert abs(time.time() - last.time) < 20
-
-
 @pytest.fixture
 def clips(tmp_path: Path) -> list[str]:
     """Two videos of 20 frames at 10 per second; the right one lacks frame 5."""
@@ -193,32 +156,6 @@ def test_videos_in_real_time_take_their_time(clips: list[str], monkeypatch: pyte
     assert time.monotonic() - began > 1.5
     assert found == sorted(found)
     assert 1 <= len(found) <= 12  # of 19: the others came while the network was busy
-
-
-def test_one_source_holds_both_views() -> None:
-    def paint(number: int, size: tuple[int, int]) -> np.ndarray:
-        return np.hstack([mark(number), mark(number + 1)])
-
-    with StreamServer(paint=paint, size=(256, 96)) as both:
-        for frame in pamcli.live(both.address, packed="lr", count=3, steady=True):
-            assert read_mark(frame.right) == read_mark(frame.left) + 1
-            assert (frame.left.shape, frame.skew, len(frame.sources)) == ((96, 128, 3), 0.0, 1)
-
-
-def test_a_calibration_rectifies_and_gives_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    from video_files import write_ideal_rig
-
-    write_ideal_rig()
-    left, right = StreamServer(size=(64, 48)), StreamServer(size=(64, 48))
-    with left, right:
-        frame = next(iter(pamcli.live(left.address, right.address, calibration="rig.yaml", count=1)))
-    assert frame.calibration is not None
-    depth = frame.depth
-    assert depth is not None
-    expected = frame.calibration.focal_length * 0.1 / frame.disparity
-    np.testing.assert_allclose(depth, expected, rtol=1e-5)
-    assert 0 <= frame.age < 30
 
 
 def test_a_source_that_cannot_be_opened_is_named(tmp_path: Path) -> None:

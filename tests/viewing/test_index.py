@@ -12,7 +12,7 @@ import pytest
 
 from pamcli.errors import InputError, UsageError
 from pamcli.viewing import index
-from pamcli.viewing.index import check_index, find_index_path, render_index, write_index
+from pamcli.viewing.index import check_index, render_index, write_index
 from pamcli.viewing.page import render_page
 
 NASTY = 'a "b" <c> #1 ü%41'
@@ -97,16 +97,3 @@ def test_an_index_that_is_no_file_stays(folder: Path) -> None:
     os.mkfifo(folder / "index.html")
     with pytest.raises(UsageError, match="not an index of pages"):
         write_index(folder / "index.html")
-
-
-@pytest.mark.parametrize(
-    ("pages", "place"),
-    [
-        ("out/", "out/index.html"),
-        ("out", "out/index.html"),
-        ("p/{}/d_{}.html", "p/index.html"),
-        ("{}.html", "index.html"),
-    ],
-)
-def test_where_it_goes(pages: str, place: str) -> None:
-    assert find_index_path(pages) == Path(place)
