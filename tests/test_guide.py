@@ -24,9 +24,11 @@ from documents import (
     programs_of,
     shortened,
 )
+from PIL import Image
 from warm_python import WarmPython
 
 from pamcli.cli import app
+from pamcli.registry.catalog import CAMERA_UPSCALING, DEFAULT_MATCHING, DEFAULT_UPSCALING, recorded_sha256
 
 
 def leaves(group: Any, *names: str) -> list[tuple[str, Any]]:
@@ -155,6 +157,25 @@ def test_a_page_begins_with_its_task_and_shows_a_command_at_once(page: Path) -> 
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize(
+    ("image", "networks"),
+    [
+        ("readme.jpg", (DEFAULT_MATCHING, DEFAULT_UPSCALING[4])),
+        ("superres.jpg", (DEFAULT_UPSCALING[4],)),
+        ("camera.jpg", (DEFAULT_UPSCALING[4], CAMERA_UPSCALING[4])),
+        ("confidence.jpg", (DEFAULT_MATCHING,)),
+        ("attention.jpg", (DEFAULT_MATCHING,)),
+    ],
+)
+def test_an_image_shows_the_shipped_weights(image: str, networks: tuple[str, ...]) -> None:
+    path = ROOT / "scripts" / "sample" / image
+    with Image.open(path) as opened:
+        made_with = opened.info["comment"].decode()
+    checksums = "\n".join(f"{name} {recorded_sha256(name)}" for name in networks)
+    assert made_with == checksums, "outdated: run scripts/guide_images.py"
+    assert path.stat().st_size < 400_000
 
 
 def test_the_site_has_every_page_and_plain_pipes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

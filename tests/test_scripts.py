@@ -1,19 +1,33 @@
-"""The two scripts of the README: installation, reuse of environments, and error messages."""
+"""The scripts: installation, measurements of speed and memory, and the studies of the paper's tables."""
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import sysconfig
 import tomllib
 import venv
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
 
+import numpy as np
 import pytest
+from documents import BLOCKS
+from warm_python import WarmPython
+
+from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.imaging.images import RgbImage, encode_image, read_image
+from pamcli.training.recipes import change_recipe, get_recipe
 
 ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "scripts" / "sample"
 
 
 def sh(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -98,3 +112,161 @@ def test_no_file_of_the_project_names_a_package_index() -> None:
     installing = [*(ROOT / "scripts").glob("*.sh"), *(ROOT / ".github").rglob("*.yml"), ROOT / ".ci" / "run"]
     for file in [*installing, ROOT / ".pre-commit-config.yaml", ROOT / "pyproject.toml"]:
         assert not re.search(r"https?://(?!arxiv\.org)|index-url", file.read_text()), file
+
+
+class Run(Protocol):
+    """Runs a script of scripts/."""
+
+    def __call__(self, script: str, *arguments: str) -> subprocess.CompletedProcess[str]: ...
+
+
+@pytest.fixture
+def run(warm_python: WarmPython) -> Run:
+    def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = warm_python.command(str(ROOT / "scripts" / script), *arguments)
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_the_benchmark_stands_beside_the_classical_methods(run: Run, tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    tiny = ["--networks", "pasmnet2", "--sizes", "48x32", "--devices", "cpu", "--threads", "1"]
+    made = run("benchmark.py", *tiny, "--precisions", "fp32", "--repeat", "1", "--json", str(figures))
+    assert made.returncode == 0, made.stderr
+    written = json.loads(figures.read_text())
+    assert {"pam", "python", "torch", "opencv-python-headless"} <= written["versions"].keys()
+    rows = written["figures"]
+    assert [row["network"] for row in rows] == ["SGBM", "pasmnet2"]
+    assert all(0 < row["min ms"] <= row["median ms"] for row in rows)
+    assert rows[0]["ratio"] == 1
+    assert "| pasmnet2 | 48x32 | cpu | fp32 |  | 1 | 0 |" in made.stdout
+
+
+def test_a_figure_is_slower_only_beyond_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import benchmark
+
+    names = {"network": "pasmnet2", "size": "64x48", "device": "cpu", "precision": "fp32"}
+
+    def run_with(low: float, ratio: float, high: float, machine: str = "A") -> dict[str, Any]:
+        return {
+            "machine": machine,
+            "figures": [
+                {**names, "threads": 1, "neighbours": 0, "ratio": ratio, "lowest": low, "highest": high}
+            ],
+        }
+
+    before = run_with(4.0, 4.2, 4.5)
+    for now, word, is_slower in (
+        (run_with(4.6, 4.7, 4.9), "slower", True),
+        (run_with(4.4, 4.7, 4.9), "the same within the noise", False),
+        (run_with(3.0, 3.2, 3.9), "faster", False),
+    ):
+        lines, found = benchmark.compared(before, now)
+        assert (found, len(lines)) == (is_slower, 1)
+        assert lines[0].endswith(f"4.2 -> {now['figures'][0]['ratio']}, {word}")
+    assert "Measured before on A" in benchmark.compared(before, run_with(4, 4.2, 5, "B"))[0][0]
+
+
+def test_memory_does_not_grow_with_a_list() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "batch_memory.py"), "--pairs", "30", "300"]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)  # whose memory is its own
+    assert made.returncode == 0, made.stderr
+    counts = [
+        (int(line.split()[0]), float(line.split(": ")[1].split()[0])) for line in made.stdout.splitlines()
+    ]
+    assert [count for count, _ in counts] == [30, 30, 300, 300]
+    assert all(0 <= megabytes < 20 for _, megabytes in counts)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("check_stereograms", "compare_opencv", "compare_precisions", "measure_camera_faults"),
+        *("measure_camera_images", "measure_match_size", "measure_memory", "measure_steadiness"),
+        "video_bounds",
+    ],
+)
+def test_scripts_that_take_long_say_what_they_do(run: Run, name: str) -> None:
+    made = run(f"{name}.py", "--help")
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.startswith("usage: ")
+
+
+Call = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def ablations(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(ROOT / "scripts" / "studies")
+    return importlib.import_module("ablations")
+
+
+@pytest.fixture
+def call(
+    ablations: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Call:
+    """Runs the script on a tiny pair with a truth; what it prints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ablations, "TIMED", {"disparity": (64, 96), "superres": (16, 24)})
+    for side in ("left", "right"):
+        (tmp_path / "pair" / side).mkdir(parents=True)
+        view = read_image(SAMPLE / f"{side}.png").pixels[100:140, 200:296]
+        (tmp_path / "pair" / side / "a.png").write_bytes(encode_image(RgbImage(view), ".png", name=side))
+    (tmp_path / "pair" / "disparity").mkdir()
+    truth = encode_disparity(np.full((40, 96), 9, np.float32), ".pfm").data
+    (tmp_path / "pair" / "disparity" / "a.pfm").write_bytes(truth)
+
+    def run(study: str, *arguments: str) -> tuple[str, str]:
+        where = ["--data", "pairs:pair", "--val", "pairs:pair", "-o", "runs", "--workers", "0"]
+        monkeypatch.setattr(sys, "argv", ["ablations.py", study, *where, "--device", "cpu", *arguments])
+        assert ablations.main() == 0
+        return capsys.readouterr()
+
+    return run
+
+
+def test_every_row_can_be_trained_and_has_a_figure_in_each_column(ablations: ModuleType) -> None:
+    tables = {task: [study.table for study in studies] for task, studies in ablations.STUDIES.items()}
+    assert tables == {"disparity": [1, 2, 4, 5], "superres": [10, 11, 12]}
+    for task, studies in ablations.STUDIES.items():
+        recipe = get_recipe(ablations.RECIPES[task], task)
+        for study, row in ((each, row) for each in studies for row in each.rows):
+            assert len(row.published.split()) == len(study.columns), row
+            weights = dict(f"losses.{loss}".split("=") for loss in row.losses)
+            assert str(change_recipe(recipe, {"variant": row.variant, **weights}).form) == row.variant
+
+
+def test_upscalers_are_trained_and_measured_once(call: Call) -> None:
+    tiny = ["--tables", "11", "--volume", "16", "--crop", "16x8", "--batch", "1"]
+    shown, _ = call("superres", *tiny, "--steps", "1", "--commands")
+    commands = [shlex.split(line) for line in shown.splitlines()]
+    assert [command[:3] for command in commands] == [["pam", "train", "superres"]] * len(commands)
+    assert not Path("runs").exists()
+    out, said = call("superres", *tiny, "--steps", "1")
+    assert shown.splitlines() == [line for line in said.splitlines() if line.startswith("pam train")]
+    figures = json.loads(Path("runs/superres/paper/figures.json").read_text())
+    assert f"bicubic {figures['bicubic']:.2f} dB" in out
+    assert f"| PASSRnet | 1 of 1 at 16x8 | {figures['psnr']:.2f} (25.43) | " in out
+    assert 0 < figures["psnr"] < figures["bicubic"], "after one step from nothing"
+    _, said = call("superres", *tiny, "--steps", "1")
+    assert "pam train" not in said, "all of it is there"
+
+
+def test_the_commands_of_the_guide_are_understood(
+    ablations: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (block,) = (block for block in BLOCKS if "python scripts/studies" in block.text)
+    for command in block.commands():
+        _, script, *arguments = shlex.split(command)
+        assert ROOT / script == Path(ablations.__file__)
+        monkeypatch.setattr(sys, "argv", [script, *arguments, "--commands"])
+        assert ablations.main() == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert all(line.startswith("pam train ") for line in lines) or "counts" in arguments
+    assert list(tmp_path.iterdir()) == []

@@ -38,7 +38,7 @@ BY_HAND = """by hand:
     then run scripts/figure_tables.py, and compare DOUBTFUL of pamcli/inference/result.py with the confidence
   pamcli/guide/onnx.md: memory of an exported pasmnet2
   scripts/training/README.md: the log; CHANGELOG.md: its line
-then the tests: tests/registry tests/test_guide_images.py tests/test_package.py tests/test_guide.py
+then the tests: tests/registry tests/test_package.py tests/test_guide.py
   tests/cli/test_weights_command.py tests/cli/test_onnx_files.py tests/cli/test_disparity_results.py
   tests/inference"""
 

@@ -1,7 +1,8 @@
-"""One call of the library: what it measures, leaves out, clips, and suspects."""
+"""One call of the library: what it measures, leaves out, clips, resizes, and suspects."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from pamcli.calibration.geometry import Calibration
+from pamcli.data.listing import resize_sample
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.disparity import Disparity, evaluate
@@ -21,6 +23,7 @@ from pamcli.evaluation.protocols import USUAL
 from pamcli.evaluation.report import render_report
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import RgbImage, encode_image
+from pamcli.imaging.resize import imresize_to
 from pamcli.reporting import SilentReporter
 
 TRUTH = np.linspace(4, 40, 24 * 32, dtype=np.float32).reshape(24, 32)
@@ -228,3 +231,33 @@ def test_watch_reports_the_progress_within_a_pair() -> None:
     listener.watch = lambda rows: lambda share: told.append((rows, share))
     evaluate(Disparity(), [Held(sample())], [MatcherMethod(Telling())], worst=0, listener=listener)
     assert told == [(len(sample().left), 0.5)]
+
+
+VIEWS = np.random.default_rng(0).integers(0, 256, (2, 4, 8, 3), dtype=np.uint8)
+
+
+def test_ground_truth_and_calibration_follow_the_width() -> None:
+    truth = np.full((4, 8), 10, np.float32)
+    truth[:, 4:] = 50
+    truth[1, :4] = math.nan
+    maps = {"right_disparity": truth + 2, "visible": truth > 20, "foreground": truth < 20}
+    calibration = Calibration(focal_length=100, baseline=0.1, offset=8)
+    sample = Sample("a", *VIEWS, disparity=truth, calibration=calibration, **maps)
+    small = resize_sample(sample, 4, 4, imresize_to)
+    assert np.array_equal(small.left, imresize_to(VIEWS[0], 4, 4))
+    assert np.array_equal(small.right, imresize_to(VIEWS[1], 4, 4))
+    assert small.disparity.dtype == np.float32
+    assert small.disparity[0].tolist() == [5, 5, 25, 25]  # half the width; no value between 5 and 25
+    assert np.isnan(small.disparity[1, :2]).all()
+    assert small.right_disparity[0].tolist() == [6, 6, 26, 26]
+    assert small.visible.dtype == bool
+    assert small.visible[0].tolist() == [False, False, True, True]
+    assert small.foreground[0].tolist() == [True, True, False, False]
+    # The same depth as before: f b / (d + doffs).
+    assert small.calibration == Calibration(focal_length=50, baseline=0.1, offset=4)
+    # The height alone changes no disparity, and unknown parts stay unknown.
+    flat = resize_sample(Sample("a", *VIEWS, disparity=np.full((4, 8), 10, np.float32)), 8, 2, imresize_to)
+    assert flat.left.shape == (2, 8, 3)
+    assert flat.disparity.tolist() == [[10] * 8] * 2
+    assert (flat.visible, flat.calibration) == (None, None)
+    assert resize_sample(Sample("a", *VIEWS), 4, 2, imresize_to).disparity is None

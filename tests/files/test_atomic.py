@@ -62,35 +62,6 @@ def test_what_stops_the_rename_leaves_the_old_file_and_no_other(
     assert (tmp_path / "disp.pfm").read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
-def test_what_stops_the_writing_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
-) -> None:
-    class FullDisk:
-        def __init__(self, descriptor: int, mode: str) -> None:
-            self.descriptor = descriptor
-
-        def __enter__(self) -> FullDisk:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            os.close(self.descriptor)
-
-        def write(self, data: bytes) -> int:
-            os.write(self.descriptor, data[:2])
-            raise error
-
-    monkeypatch.setattr(atomic, "open", FullDisk, raising=False)
-    expected = OutputError if isinstance(error, OSError) else type(error)
-    with pytest.raises(expected) as caught:
-        write_atomically(tmp_path / "disp.pfm", b"content")
-    assert names(tmp_path) == []
-    if isinstance(caught.value, OutputError):
-        assert caught.value.message == f"cannot write {tmp_path / 'disp.pfm'}: no space left on device"
-        assert caught.value.hint is not None
-        assert "free some space" in caught.value.hint
-
-
 def test_a_name_may_be_as_long_as_it_can_be_and_no_longer(tmp_path: Path) -> None:
     longest = "d" * 251 + ".pfm"
     write_atomically(tmp_path / longest, b"x")
@@ -114,8 +85,9 @@ class TestOnPosix:
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
     def test_a_full_device(self) -> None:
-        with pytest.raises(OutputError, match="no space left on device"):
+        with pytest.raises(OutputError, match="cannot write /dev/full: no space left on device") as caught:
             write_atomically(Path("/dev/full"), b"x")
+        assert "free some space" in (caught.value.hint or "")
 
     def test_a_pipe_is_written_to(self, tmp_path: Path) -> None:
         pipe = tmp_path / "pipe"

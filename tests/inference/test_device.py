@@ -1,4 +1,4 @@
-"""Tests of choosing device and precision, and of out-of-memory errors."""
+"""Tests of choosing device and precision, of checking them, and of out-of-memory errors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from pamcli.errors import DeviceError, PamError, UsageError
-from pamcli.inference import device
+from pamcli.inference import device, gpu_check
 from pamcli.inference.device import Compute, catch_memory_errors
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.model import Runtime, TorchModel
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.networks.passrnet import PASSRnet
+from pamcli.registry.catalog import REGISTERED
 from pamcli.registry.spec import ModelSpec
 
 
@@ -229,3 +230,33 @@ def test_threads_use_a_gpu_one_after_the_other(monkeypatch: pytest.MonkeyPatch) 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda _: runtime(lambda: (), "key"), range(8)))
     assert counts == [2] * 8
+
+
+@pytest.fixture
+def a_gpu(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], float]:
+    """A GPU, and how far the results of each device and precision are from those of fp32 on the CPU."""
+    off: dict[tuple[str, str], float] = {}
+
+    def run(name: str, task: str, device: str, precision: str) -> tuple[np.ndarray, float, int | None]:
+        if np.isinf(off.get((device, precision), 0)):
+            raise DeviceError("out of memory", "a hint")
+        return np.full((2, 2), np.float32(5 + off.get((device, precision), 0))), 0.25, 10**9
+
+    monkeypatch.setattr(gpu_check, "_run", run)
+    monkeypatch.setattr(gpu_check, "list_gpus", lambda: ["cuda"])
+    monkeypatch.setattr(gpu_check, "cpu_has_bf16", lambda: False)
+    return off
+
+
+def test_what_is_off_and_what_fails(a_gpu: dict[tuple[str, str], float]) -> None:
+    a_gpu["cuda", "fp32"] = 0.06  # too much of pixels and of grey levels
+    a_gpu["cuda", "bf16"] = np.nan
+    a_gpu["cuda", "fp16"] = np.inf
+    rows = list(gpu_check.check_networks())
+    assert len(rows) == len(REGISTERED) * 2 * 3
+    said = {(row.device, row.precision): (row.verdict, row.is_ok) for row in rows}
+    assert said["cpu", "bf16"] == ("skipped: this processor emulates it", True)
+    assert said["cpu", "fp16"] == ("skipped: it requires a GPU", True)
+    assert said["cuda", "fp32"] == said["cuda", "bf16"] == ("WRONG", False)
+    assert said["cuda", "fp16"] == ("FAILED: out of memory (a hint)", False)
+    assert said["cpu", "fp32"] == ("ok", True)

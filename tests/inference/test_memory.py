@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -86,15 +85,6 @@ def test_a_container_has_no_more_cores_than_its_limit(system: Path, monkeypatch:
 def test_other_systems_do_not_say(system: Path) -> None:
     (system / "meminfo").unlink()
     assert device.get_free_memory(CPU) is None
-
-
-def test_what_the_program_has_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = np.ones(50_000_000, np.uint8)
-    assert device.get_used_memory(CPU) > 0
-    monkeypatch.setattr(device, "OWN_PAGES", tmp_path / "pages")
-    assert kept.nbytes < device.get_used_memory(CPU) <= device.peak_memory(CPU)
-    (tmp_path / "pages").write_text("9000 250 40 1 0 300 0\n")  # of which the second are in memory
-    assert device.get_used_memory(CPU) == 250 * resource.getpagesize()
 
 
 @pytest.mark.parametrize(

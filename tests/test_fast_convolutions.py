@@ -1,11 +1,8 @@
-"""Convolutions by `winograd.c` are those of torch, wherever its tiles end."""
+"""Products and convolutions by oneDNN and winograd.c are those of torch, wherever tiles end."""
 
 from __future__ import annotations
 
 import ctypes
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +12,97 @@ import torch.nn.functional as F
 from random_networks import normalised, pasmnet2, picture_pair
 from torch import nn
 
+from pamcli import onednn
 from pamcli import winograd as module
+from pamcli.onednn import (
+    FUSED,
+    add_convolution,
+    convolve,
+    multiply_by_convolution,
+    use_faster_products,
+)
 from pamcli.winograd import available, winograd
 
-ROOT = Path(__file__).parents[1]
+has_choice = pytest.mark.skipif(
+    not hasattr(torch.backends.mkldnn, "matmul"), reason="this version of torch does not say what multiplies"
+)
+
+
+def made(kind: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(3, 40, 20, generator=generator).to(kind) for _ in range(2))
+    return a, b.mT
+
+
+def test_a_product_has_the_precision_of_float32() -> None:
+    a, b = made()
+    exact = a.double() @ b.double()
+    with use_faster_products():
+        assert (a @ b - exact).abs().max() < 1e-5
+        total = torch.ones(3, 40, 60)[..., 10:50]  # a part of what is held
+        total.baddbmm_(a, b)
+    assert (total - 1 - exact).abs().max() < 1e-5
+
+
+@has_choice
+def test_runs_that_overlap_restore_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onednn, "is_onednn_faster", lambda: True)
+    settings = torch.backends.mkldnn.matmul
+    before = settings.fp32_precision
+    first, second = use_faster_products(), use_faster_products()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert settings.fp32_precision == "bf16"
+    second.__exit__(None, None, None)
+    assert settings.fp32_precision == before
+    with pytest.raises(RuntimeError), use_faster_products():
+        torch.ones(2, 3) @ torch.ones(2, 3)
+    assert settings.fp32_precision == before
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("size", [1, 3])
+def test_what_follows_a_convolution_is_the_same_fused_or_not(
+    fused: bool, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if fused and not FUSED[torch.float32]:
+        pytest.skip("this processor's convolutions do nothing else")
+    monkeypatch.setitem(FUSED, torch.float32, fused)
+    torch.manual_seed(0)
+    weight, bias = torch.randn(6, 5, size, size), torch.randn(6)
+    x = torch.randn(2, 5, 7, 9).contiguous(memory_format=torch.channels_last)
+    padding = (size // 2, size // 2)
+    plain = F.conv2d(x, weight, bias, 1, padding)
+    for slope in (None, 0.0, 0.1):
+        expected = plain if slope is None else F.leaky_relu(plain, slope)
+        assert torch.allclose(convolve(x, weight, bias, 1, padding, 1, slope), expected, atol=1e-5)
+    if size == 1:
+        total = torch.ones(2, 6, 7, 9).contiguous(memory_format=torch.channels_last)
+        add_convolution(total, x, weight, bias)
+        assert torch.allclose(total, 1 + plain, atol=1e-5)
+        add_convolution(total[:1, :, 2:5], x[:1, :, 2:5], weight, bias)  # into a part of it
+        assert torch.allclose(total[:1, :, 2:5], 1 + 2 * plain[:1, :, 2:5], atol=1e-5)
+        assert torch.allclose(total[:1, :, :2], 1 + plain[:1, :, :2], atol=1e-5)
+        factor = torch.full_like(plain, 3.0)
+        assert torch.allclose(multiply_by_convolution(factor, x, weight, bias), 3 * plain, atol=1e-5)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_product_with_a_convolution_in_16_bits(fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if fused and not FUSED[torch.bfloat16]:
+        pytest.skip("this processor does not convolve in 16 bits")
+    monkeypatch.setitem(FUSED, torch.bfloat16, fused)
+    torch.manual_seed(0)
+    shapes = [(1, 6, 5, 7), (1, 8, 5, 7), (6, 8, 1, 1)]
+    factor, x, weight = (
+        torch.randn(shape).bfloat16().contiguous(memory_format=torch.channels_last) for shape in shapes
+    )
+    bias = torch.randn(6).bfloat16()
+    expected = factor.float() * F.conv2d(x.float(), weight.float(), bias.float())
+    found = multiply_by_convolution(factor, x, weight, bias)
+    assert torch.allclose(found.float(), expected, rtol=0.02, atol=0.02)
+
 
 compiled = pytest.mark.skipif(not available(), reason="winograd.c is not compiled: there is no C compiler")
 
@@ -92,17 +176,6 @@ def test_rows_of_a_strip_are_padded_where_they_are_the_edge(dilation: int, rows:
     assert (run(x, padding, None) - expected).abs().max() < 1e-4
 
 
-def test_other_layers_are_torch_s_own() -> None:
-    layers = [
-        nn.Conv2d(64, 64, 3, stride=2),
-        nn.Conv2d(64, 64, 1),
-        nn.Conv2d(64, 64, 3, groups=2),
-        nn.Conv2d(3, 64, 3),
-        nn.Conv2d(64, 64, 3).to(torch.bfloat16),
-    ]
-    assert [winograd(layer) for layer in layers] == [None] * len(layers)
-
-
 @compiled
 def test_a_network_finds_the_same_with_and_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = normalised(picture_pair(96, 160))
@@ -137,13 +210,3 @@ def test_a_library_that_does_not_fit_is_not_used(
     finally:
         monkeypatch.undo()
         module._library.cache_clear()
-
-
-def test_without_a_compiler_the_script_says_so_and_leaves_what_is_there() -> None:
-    before = module.LIBRARY.stat().st_mtime_ns if module.LIBRARY.exists() else None
-    script = [sys.executable, "scripts/build_winograd.py"]
-    environment = {**os.environ, "CC": "no-such-compiler"}
-    run = subprocess.run(script, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert run.returncode == 1
-    assert run.stderr.startswith("winograd.c: no-such-compiler")
-    assert before == (module.LIBRARY.stat().st_mtime_ns if module.LIBRARY.exists() else None)
