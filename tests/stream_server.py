@@ -36,9 +36,8 @@ def read_mark(image: np.ndarray) -> int:
 class StreamServer:
     """One camera: serves frames in real time to each client, from the number that the clock says.
 
-    `stall` and `disconnect` interrupt it; `sizes` are used in turn after `change_size`; `offset` delays the
-    exposure, `lag` the transport (s); `backlog` is the number of late frames
-    that are sent at once after a stall.
+    `stall` and `disconnect` interrupt it; `damage`: one of so many writes is lost; `backlog` is the number of
+    late frames that are sent at once after a stall.
     """
 
     def __init__(
@@ -47,15 +46,13 @@ class StreamServer:
         *,
         rate: float = 30.0,
         start: float | None = None,
-        offset: float = 0.0,
-        lag: float = 0.0,
         paint: Callable[[int, tuple[int, int]], np.ndarray] | None = None,
         size: tuple[int, int] = (128, 96),
         damage: int = 0,
         backlog: int = 0,
         encode_once: bool = False,
     ) -> None:
-        self.kind, self.rate, self.offset, self.lag, self.damage = kind, rate, offset, lag, damage
+        self.kind, self.rate, self.damage = kind, rate, damage
         self.start = time.monotonic() if start is None else start
         self.paint = paint or (lambda number, size: mark(number, *size))
         self.size, self.encode_once, self.backlog = size, encode_once, backlog
@@ -108,9 +105,9 @@ class StreamServer:
         generation = self.generation
         number = int((time.monotonic() - self.start) * self.rate) + 1
         while not self.closed and generation == self.generation:
-            due = self.start + number / self.rate + self.offset + self.lag
+            due = self.start + number / self.rate
             time.sleep(max(0.0, due - time.monotonic(), self.stalled_until - time.monotonic()))
-            newest = int((time.monotonic() - self.start - self.lag) * self.rate)
+            newest = int((time.monotonic() - self.start) * self.rate)
             held = self.backlog if time.monotonic() < self.stalled_until + 1 else 0
             number = max(number, newest - held)
             yield number

@@ -12,18 +12,14 @@ import sys
 import sysconfig
 import tomllib
 import venv
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
 import pytest
 from documents import BLOCKS
 from warm_python import WarmPython
 
-from pamcli.imaging.disparity_files import encode_disparity
-from pamcli.imaging.images import RgbImage, encode_image, read_image
 from pamcli.training.recipes import change_recipe, get_recipe
 
 ROOT = Path(__file__).parents[1]
@@ -143,32 +139,6 @@ def test_the_benchmark_stands_beside_the_classical_methods(run: Run, tmp_path: P
     assert "| pasmnet2 | 48x32 | cpu | fp32 |  | 1 | 0 |" in made.stdout
 
 
-def test_a_figure_is_slower_only_beyond_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    import benchmark
-
-    names = {"network": "pasmnet2", "size": "64x48", "device": "cpu", "precision": "fp32"}
-
-    def run_with(low: float, ratio: float, high: float, machine: str = "A") -> dict[str, Any]:
-        return {
-            "machine": machine,
-            "figures": [
-                {**names, "threads": 1, "neighbours": 0, "ratio": ratio, "lowest": low, "highest": high}
-            ],
-        }
-
-    before = run_with(4.0, 4.2, 4.5)
-    for now, word, is_slower in (
-        (run_with(4.6, 4.7, 4.9), "slower", True),
-        (run_with(4.4, 4.7, 4.9), "the same within the noise", False),
-        (run_with(3.0, 3.2, 3.9), "faster", False),
-    ):
-        lines, found = benchmark.compared(before, now)
-        assert (found, len(lines)) == (is_slower, 1)
-        assert lines[0].endswith(f"4.2 -> {now['figures'][0]['ratio']}, {word}")
-    assert "Measured before on A" in benchmark.compared(before, run_with(4, 4.2, 5, "B"))[0][0]
-
-
 def test_memory_does_not_grow_with_a_list() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "batch_memory.py"), "--pairs", "30", "300"]
     made = subprocess.run(command, capture_output=True, text=True, check=False)  # whose memory is its own
@@ -194,40 +164,10 @@ def test_scripts_that_take_long_say_what_they_do(run: Run, name: str) -> None:
     assert made.stdout.startswith("usage: ")
 
 
-Call = Callable[..., tuple[str, str]]
-
-
 @pytest.fixture
 def ablations(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(ROOT / "scripts" / "studies")
     return importlib.import_module("ablations")
-
-
-@pytest.fixture
-def call(
-    ablations: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> Call:
-    """Runs the script on a tiny pair with a truth; what it prints."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(ablations, "TIMED", {"disparity": (64, 96), "superres": (16, 24)})
-    for side in ("left", "right"):
-        (tmp_path / "pair" / side).mkdir(parents=True)
-        view = read_image(SAMPLE / f"{side}.png").pixels[100:140, 200:296]
-        (tmp_path / "pair" / side / "a.png").write_bytes(encode_image(RgbImage(view), ".png", name=side))
-    (tmp_path / "pair" / "disparity").mkdir()
-    truth = encode_disparity(np.full((40, 96), 9, np.float32), ".pfm").data
-    (tmp_path / "pair" / "disparity" / "a.pfm").write_bytes(truth)
-
-    def run(study: str, *arguments: str) -> tuple[str, str]:
-        where = ["--data", "pairs:pair", "--val", "pairs:pair", "-o", "runs", "--workers", "0"]
-        monkeypatch.setattr(sys, "argv", ["ablations.py", study, *where, "--device", "cpu", *arguments])
-        assert ablations.main() == 0
-        return capsys.readouterr()
-
-    return run
 
 
 def test_every_row_can_be_trained_and_has_a_figure_in_each_column(ablations: ModuleType) -> None:
@@ -239,22 +179,6 @@ def test_every_row_can_be_trained_and_has_a_figure_in_each_column(ablations: Mod
             assert len(row.published.split()) == len(study.columns), row
             weights = dict(f"losses.{loss}".split("=") for loss in row.losses)
             assert str(change_recipe(recipe, {"variant": row.variant, **weights}).form) == row.variant
-
-
-def test_upscalers_are_trained_and_measured_once(call: Call) -> None:
-    tiny = ["--tables", "11", "--volume", "16", "--crop", "16x8", "--batch", "1"]
-    shown, _ = call("superres", *tiny, "--steps", "1", "--commands")
-    commands = [shlex.split(line) for line in shown.splitlines()]
-    assert [command[:3] for command in commands] == [["pam", "train", "superres"]] * len(commands)
-    assert not Path("runs").exists()
-    out, said = call("superres", *tiny, "--steps", "1")
-    assert shown.splitlines() == [line for line in said.splitlines() if line.startswith("pam train")]
-    figures = json.loads(Path("runs/superres/paper/figures.json").read_text())
-    assert f"bicubic {figures['bicubic']:.2f} dB" in out
-    assert f"| PASSRnet | 1 of 1 at 16x8 | {figures['psnr']:.2f} (25.43) | " in out
-    assert 0 < figures["psnr"] < figures["bicubic"], "after one step from nothing"
-    _, said = call("superres", *tiny, "--steps", "1")
-    assert "pam train" not in said, "all of it is there"
 
 
 def test_the_commands_of_the_guide_are_understood(

@@ -38,15 +38,6 @@ def test_settings_have_the_options_of_their_command(command: str) -> None:
     assert declared == options - about_talking
 
 
-def test_no_public_function_has_more_than_8_parameters() -> None:
-    functions = {
-        name: getattr(pamcli, name) for name in pamcli.__all__ if inspect.isfunction(getattr(pamcli, name))
-    }
-    counts = {name: len(inspect.signature(function).parameters) for name, function in functions.items()}
-    assert len(counts) >= 12
-    assert {name: count for name, count in counts.items() if count > 8} == {}
-
-
 def test_settings_and_keywords_are_the_same_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("lefts/one.png", "rights/one.png"):

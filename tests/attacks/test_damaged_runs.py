@@ -61,11 +61,10 @@ def replaced(value: Any, place: tuple[Any, ...], odd: Any) -> Any:
 def test_the_recipe_of_a_run(tmp_path: Path) -> None:
     path = tmp_path / "recipe.json"
     for number, place in enumerate(places(RECORD)):
-        for odd in (ODD[number % len(ODD)], ODD[-1 - number % len(ODD)]):
-            path.write_text(json.dumps(replaced(RECORD, place, odd)))
-            for read in (read_recipe, read_made_with):
-                if error := error_of(lambda read=read: read(path)):  # type: ignore[misc]
-                    assert (error.exit_code, str(path) in error.message) == (3, True), (place, odd)
+        path.write_text(json.dumps(replaced(RECORD, place, ODD[number % len(ODD)])))
+        for read in (read_recipe, read_made_with):
+            if error := error_of(lambda read=read: read(path)):  # type: ignore[misc]
+                assert (error.exit_code, str(path) in error.message) == (3, True), place
 
 
 @pytest.mark.parametrize(

@@ -116,21 +116,6 @@ def test_methods_are_compared_with_the_first_and_shown_where_they_differ_most() 
     assert "ause-epe" not in found.json()["sets"][0]["pooled"]["all"], "nothing but disparity is asked for"
 
 
-def test_tables_for_papers_and_pages_and_of_too_few_scenes() -> None:
-    found = compared(several(2), {"a_b & 50%": Off(1, 1), "x|y": Off(2, 2)})
-    assert found.sections[0].rows[1]["epe-first"] == "+1.00"
-    assert any("2 scenes; " in note for note in found.notes)
-    latex = found.latex()
-    assert r"a\_b \& 50\% & " in latex
-    assert latex.count(r"\toprule") == latex.count(r"\bottomrule") == latex.count(r"\end{tabular}") == 2
-    head = next(line for line in latex.splitlines() if line.startswith("data"))
-    assert len(latex.partition(r"\begin{tabular}{")[2].partition("}")[0]) == head.count(" & ") + 1
-    lines = found.markdown().splitlines()
-    assert lines[0] == "## Method comparison"
-    assert any(r"x\|y" in line for line in lines)
-    assert found.table_csv().splitlines()[0].startswith("data,method,d1,d1-first,")
-
-
 def test_edges_and_textureless_parts() -> None:
     truth = np.full((20, 30), 10, np.float32)
     truth[:, 15:] = 14

@@ -84,16 +84,6 @@ def test_holes_are_wrong_and_have_no_error() -> None:
         assert all(math.isnan(figures[name]) for name in ("epe", "rms", "a50", "a99", "d1-estimated"))
 
 
-def test_kitti_fills_holes_first_and_states_the_density_before() -> None:
-    # The gap takes the smaller neighbour, 10; below 0 is a hole, too, and 0 an estimate.
-    figures = measured(sample([[10, 10, 20, 20]]), [[10, NAN, -1, 20]], fill=True)["all"]
-    assert (figures["density"], figures["epe"]) == (50, 2.5)  # 0, 0, 10, 0
-    assert figures["rms"] == 5, "over filled pixels, too"
-    assert (figures["d1"], figures["d1-estimated"]) == (25, 0)
-    figures = measured(sample([[1, 1]]), [[0, NAN]], fill=True)["all"]
-    assert (figures["density"], figures["epe"]) == (50, 1)
-
-
 def test_filled_pixels_do_not_count_in_the_confidence_curve() -> None:
     meter = DisparityMeter(DisparityProtocol(fill=True))
     sure = np.array([[1, NAN, 0.5]], np.float32)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ import torch
 from PIL import Image
 
 from pamcli.errors import ModelError
-from pamcli.evaluation.image_quality import CNNIQA, load_cnniqa, load_scores
+from pamcli.evaluation.image_quality import CNNIQA, load_cnniqa
 
 
 @pytest.fixture
@@ -56,20 +54,3 @@ def test_weights_are_read_from_both_formats(network: CNNIQA, tmp_path: Path) -> 
         load_cnniqa(tmp_path / "other.pth")
     with pytest.raises(ModelError, match=r"none does not exist"):
         load_cnniqa(tmp_path / "none")
-
-
-def test_sr_metric_is_that_of_pyiqa(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
-
-    def create_metric(name: str) -> object:
-        made.append(name)
-        return lambda images: images.mean(dim=(1, 2, 3))
-
-    pyiqa = SimpleNamespace(create_metric=create_metric, __spec__=SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "pyiqa", pyiqa)  # type: ignore[arg-type]
-    scores = load_scores(None)
-    assert (list(scores), made) == (["sr_metric"], ["nrqm"])
-    assert scores["sr_metric"](np.full((4, 5, 3), 51, np.uint8)) == pytest.approx(0.2)
-    monkeypatch.setattr(pyiqa, "create_metric", lambda name: Path("/none").read_bytes())
-    with pytest.raises(ModelError, match="pyiqa cannot load its metric nrqm"):
-        load_scores(None)

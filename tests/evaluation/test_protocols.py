@@ -12,11 +12,8 @@ from test_pixels import fill_slowly
 
 from pamcli.calibration.geometry import Calibration
 from pamcli.data.source import Sample
-from pamcli.evaluation import disparity_metrics, superres_metrics
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
-from pamcli.evaluation.pixels import REGIONS
 from pamcli.evaluation.protocols import POOLED, PROTOCOLS
-from pamcli.evaluation.published import load_published
 
 HEIGHT, WIDTH, TIMES = 12, 20, 2
 NAMES = ("a/Adirondack", "a/Playtable", "a/Vintage")
@@ -186,28 +183,3 @@ def test_coarse_ground_truth_is_measured_with_a_note() -> None:
     whole = DisparityMeter(PROTOCOLS["middlebury-v3"].get_rules("middlebury"), full_size=True)
     whole.add(bare, Estimate(estimate))
     assert not any("full-size" in note for note in whole.notes)
-
-
-ROWS = load_published()
-
-
-@pytest.mark.parametrize(("data", "scale"), ROWS)
-def test_rows_are_named_as_measurements_are(data: str, scale: int | None) -> None:
-    rows = ROWS[data, scale]
-    assert len({(row["method"], row["protocol"], row["source"]) for row in rows}) == len(rows)
-    assert len(rows) > (8 if scale else 4)
-    regions, metrics = REGIONS, disparity_metrics.METRICS
-    if scale:
-        regions, metrics = superres_metrics.PROTOCOLS, {**superres_metrics.METRICS, "ssim": ""}
-    for row in rows:
-        figures = {key: value for key, value in row.items() if key not in ("method", "protocol", "source")}
-        assert figures
-        assert row["protocol"]
-        assert row["source"]
-        assert scale is None or any(key.endswith(" psnr") for key in figures)
-        for key, value in figures.items():
-            region, _, metric = key.rpartition(" ")
-            assert region in {"", *regions}
-            assert metric in metrics
-            low, high = (20, 40) if metric == "psnr" else (0.6, 1) if scale else (0, 40)
-            assert low < value < high

@@ -134,18 +134,6 @@ def test_missing_figures_are_dashes_and_numbers_carry_their_exact_value(page: by
     assert '<td data-value="Infinity">inf</td>' in html
 
 
-def test_a_report_needs_neither_images_nor_charts() -> None:
-    data = report_data()
-    bare = replace(data, published={}, charts=(), worst_pairs=(), notes=(), key_figures=())
-    parsed = Page(render_report(bare))
-    assert not [tag for tag, _ in parsed.elements if tag in ("img", "svg", "figure")]
-    assert [text for text in parsed.text_of("h2") if text.strip()] == [
-        "Metrics",
-        "All pairs",
-        "Definitions of the metrics",
-    ]
-
-
 def test_published_rows_are_folded_and_error_colours_explained(page: bytes) -> None:
     html = page.decode()
     assert html.index("Worst pairs") < html.index("<details>") < html.index("SegStereo")

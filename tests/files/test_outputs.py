@@ -9,7 +9,6 @@ from pamcli.files import outputs as module
 from pamcli.files.outputs import (
     OutputKind,
     OutputPlan,
-    PathRegistry,
     check_collisions,
     plan_outputs,
 )
@@ -100,14 +99,3 @@ def test_case_counts_where_the_file_system_says_so(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "IGNORES_CASE", True)
     with pytest.raises(UsageError, match="would come from"):
         check_collisions(pairs, paths)
-
-
-def test_a_long_batch(here: Path) -> None:
-    seen, planned = PathRegistry(), plan("out/", batch=True)
-    for number in range(3000):
-        each = pair(f"in/{number}.png", f"in/{number}_R.png", str(number))
-        seen.add(each, planned.paths(each))
-    with pytest.raises(UsageError, match="would come from line 8 and from"):
-        seen.add(pair("in/new.png", key="7"), planned.paths(pair(key="7")))
-    with pytest.raises(UsageError, match=r"in/2999_R\.png would overwrite an input"):
-        seen.add(pair("in/new.png"), {"disparity": Path("in/2999_R.png")})

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from sample_cut import Cut
 
 from pamcli.errors import InputError
@@ -26,7 +25,6 @@ BYTES = (FLOATS * 255).astype(np.uint8)
         pytest.param(BYTES.astype(np.uint16) * 257, BYTES / 255, id="uint16"),
         pytest.param(BYTES.astype(">u2") * 257, BYTES / 255, id="uint16 of another byte order"),
         pytest.param(FLOATS, FLOATS, id="float64"),
-        pytest.param(FLOATS.astype(np.float32), FLOATS, id="float32"),
         pytest.param(FLOATS.astype(">f8"), FLOATS, id="float64 of another byte order"),
         pytest.param(FLOATS.astype(np.float16), FLOATS.astype(np.float16), id="float16"),
         pytest.param(FLOATS[::-1, ::-1, ::-1], FLOATS[::-1, ::-1, ::-1], id="flipped"),
@@ -52,21 +50,15 @@ def test_every_type_becomes_rgb_in_0_to_1(image: NDArray[np.generic], expected: 
         (FLOATS - 0.5, "has values from -0."),
         (FLOATS * 255, r"has values from .* floating-point images must be in \[0, 1\]"),
         (np.where(FLOATS > 0.9, np.nan, FLOATS), "contains NaN"),
-        (np.where(FLOATS > 0.9, np.inf, FLOATS), "has values from .* to inf"),
-        (BYTES.astype(np.int32), "must be uint8, uint16 or floating-point, got int32"),
         (BYTES > 9, "must be uint8, uint16 or floating-point, got bool"),
-        (FLOATS.astype(complex), "got complex128"),
         (BYTES[..., 0], r"must be \(height, width, 3\), got \(20, 30\).*numpy.dstack"),
-        (BYTES[..., :1], r"got \(20, 30, 1\)"),
         (np.dstack((BYTES, BYTES[..., 0])), r"got \(20, 30, 4\).*image\[..., :3\]"),
         (BYTES.transpose(2, 0, 1), r"got \(3, 20, 30\).*transpose\(1, 2, 0\)"),
         (BYTES[None], r"got \(1, 20, 30, 3\) \(pass one pair at a time"),
         (BYTES[0, 0, 0], r"got \(\)"),
         ("left.png", r"must be a NumPy array, got str.*pamcli.read_image\(path\).pixels"),
         (torch.from_numpy(BYTES), "must be a NumPy array, got Tensor"),
-        (Image.fromarray(BYTES), "must be a NumPy array, got Image"),
-        (BYTES[:15], "is 30x15: both sides must be at least 16 px"),
-        (BYTES[:, :15], "is 15x20"),
+        (BYTES[:, :15], "is 15x20: both sides must be at least 16 px"),
         (BYTES[:0], "is 30x0"),
     ],
 )

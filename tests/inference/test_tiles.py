@@ -9,7 +9,7 @@ import pytest
 from sample_cut import whole_sample
 
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
-from pamcli.inference.tiles import MemoryBudget, blend_weights, join_parts, make_bands, make_tiles
+from pamcli.inference.tiles import MemoryBudget, blend_weights, make_bands, make_tiles
 from pamcli.inference.upscaler import StereoUpscaler
 
 
@@ -47,21 +47,6 @@ def test_bands_cover_an_image_on_the_grid_of_its_padding(height: int, halo: int,
         assert (height - band.rows.stop) % multiple == 0
     for one, other in itertools.pairwise(cut):
         assert one.rows.stop - other.rows.start >= 2 * halo
-
-
-def test_parts_are_blended_or_chosen() -> None:
-    bands = make_bands(30, 4, 20, 5)
-    starts = (np.full((2 * (band.rows.stop - band.rows.start), 8), band.rows.start) for band in bands)
-    results = (
-        {"blended": start.astype(np.float32), "chosen": (start[..., None] > 0).repeat(3, 2)}
-        for start in starts
-    )
-    found = join_parts(bands, results, scale=2)
-    assert found["blended"].shape == (60, 8)
-    assert found["chosen"].shape == (60, 8, 3)
-    assert 0 < found["blended"][30, 0] < 10
-    assert not found["chosen"][:30].any()
-    assert found["chosen"][30:].all()
 
 
 def test_bands_of_super_resolution_are_the_whole_image(monkeypatch: pytest.MonkeyPatch) -> None:
