@@ -190,31 +190,22 @@ def block_matcher(
     sign: int = 1,
     weights: tuple[float, float, float] = (0.299, 0.587, 0.114),
     names: tuple[str, str] = ("left", "right"),
-    window: int = 9,
-    dark: float = 0,
 ) -> Path:
     """A network that matches: of the disparities below `reach` that with the most similar surroundings.
 
-    `weights`: of the channels that it looks at. `names`: of the inputs, the left view's first. `dark`: what
-    is darker than that, of 1, is black to it.
+    `weights`: of the channels that it looks at. `names`: of the inputs, the left view's first.
     """
     graph = Graph()
     mixed = np.float32(weights).reshape(1, 3, 1, 1) / white
     views = [graph.node("Conv", name, graph.constant(mixed.astype(np.float32))) for name in names]
-    if dark:
-        black = graph.constant(np.float32(dark))
-        views = [graph.node("Relu", graph.node("Sub", view, black)) for view in views]
     costs = []
     for disparity in range(reach):
         pads = graph.constant(np.int64([0, 0, 0, disparity, 0, 0, 0, -disparity]))
         moved = graph.node("Pad", views[1], pads, mode="constant") if disparity else views[1]
         apart = graph.node("Abs", graph.node("Sub", views[0], moved))
         limited = graph.node("Min", apart, graph.constant(np.float32(0.1)))
-        costs.append(
-            graph.node(
-                "AveragePool", limited, kernel_shape=[window] * 2, pads=[window // 2] * 4, count_include_pad=0
-            )
-        )
+        around = {"kernel_shape": [9, 9], "pads": [4] * 4, "count_include_pad": 0}
+        costs.append(graph.node("AveragePool", limited, **around))
     joined = graph.node("Concat", *costs, axis=1)
     scores = graph.node("Mul", joined, graph.constant(np.float32(-400)))
     likely = graph.node("Softmax", scores, axis=1)

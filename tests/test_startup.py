@@ -204,33 +204,6 @@ def test_ctrl_c_at_any_time_of_a_start_says_nothing(folder: Path) -> None:
         assert (stopped.returncode, stopped.stderr) == (130, ""), f"call {at} of {calls}"
 
 
-WHILE_THE_PACKAGE_LOADS = """
-import os, signal, sys
-calls, inside = 0, False
-
-def count(frame, event, argument):
-    global calls, inside
-    name = frame.f_code.co_filename
-    inside |= name.endswith(os.path.join("pamcli", "__init__.py")) and frame.f_lineno > 20
-    if inside:
-        calls += 1
-        if calls == 40:
-            sys.settrace(None)
-            os.kill(os.getpid(), signal.SIGINT)
-    return count
-
-sys.settrace(count)
-import pamcli
-"""
-
-
-def test_ctrl_c_while_the_package_loads_is_silent(folder: Path) -> None:
-    (folder / "pam").write_text(WHILE_THE_PACKAGE_LOADS)
-    command = [sys.executable, "-P", folder / "pam"]
-    stopped = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert (stopped.returncode, stopped.stderr) == (130, "")
-
-
 def test_ctrl_c_in_a_program_that_imports_the_package_raises(folder: Path) -> None:
     program = "import signal, pamcli\ntry: signal.raise_signal(2)\nexcept KeyboardInterrupt: print(1)"
     run = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)

@@ -122,27 +122,6 @@ def test_the_steps_overlap() -> None:
     assert not [found for _, found in outcomes if isinstance(found, PamError)]
 
 
-def test_as_many_pairs_are_in_each_step_at_once_as_there_are_threads() -> None:
-    """Each waits for the others, which would be for ever in fewer threads; the outcomes keep their order."""
-    loading, computing, saving = (threading.Barrier(threads, timeout=PATIENCE) for _ in range(3))
-
-    def load(job: int) -> int:
-        loading.wait()
-        time.sleep(0.01 * (threads - job % threads))  # the last is loaded first
-        return job
-
-    def compute(job: int, value: int) -> int:
-        computing.wait()
-        return job
-
-    def save(job: int, value: int) -> int:
-        saving.wait()
-        return job
-
-    count = 4 * threads
-    assert list(run_overlapped(range(count), load, compute, save)) == [(job, job) for job in range(count)]
-
-
 def test_only_a_few_jobs_are_begun_ahead() -> None:
     begun: list[int] = []
 

@@ -48,12 +48,6 @@ def test_an_image_below_16_px_is_refused(matcher: StereoMatcher) -> None:
         matcher(np.zeros((15, 40, 3), np.uint8), np.zeros((15, 40, 3), np.uint8))
 
 
-def test_what_is_no_image_is_an_input_error(matcher: StereoMatcher) -> None:
-    for network in (matcher, StereoMatcher(matcher.model, min_disparity=-8)):
-        with pytest.raises(InputError, match="the left image must be a NumPy array, got str"):
-            network("left.png", "right.png")  # type: ignore[arg-type]
-
-
 def test_the_disparity_is_the_plain_networks(matcher: StereoMatcher, large: Cut) -> None:
     cut = large[:96, 100:260]
     network, _ = load_network(locate("pasmnet"))

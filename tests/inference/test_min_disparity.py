@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pamcli.errors import InputError, UsageError
-from pamcli.imaging.disparity_files import encode_disparity, read_disparity
+from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
 from pamcli.inference.images import shift_pair
 from pamcli.inference.matcher import EXTRAS, StereoMatcher, find_visible, measure_agreement
@@ -89,11 +89,3 @@ def test_nothing_to_search_and_views_that_are_no_pair() -> None:
     picture = np.zeros((32, 40, 3), np.uint8)
     with pytest.raises(InputError, match="left image is 40x32 but the right image is 39x32"):
         matcher(-5)(picture, picture[:, 1:])
-
-
-def test_a_png_holds_no_negative_disparities() -> None:
-    with pytest.raises(UsageError, match="cannot hold negative"):
-        encode_disparity(np.array([[1.0, -0.5]]), ".png")
-    for suffix in (".pfm", ".npy", ".tif"):
-        assert encode_disparity(np.array([[1.0, -0.5]]), suffix).saturated == 0
-    assert encode_disparity(np.array([[1.0, -np.inf]]), ".png").saturated == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import subprocess
 import sys
@@ -12,16 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 from stream_server import StreamServer, mark, read_mark
 from video_files import write_video
 
 import pamcli
 from pamcli.inference.matcher import StereoResult
-from pamcli.settings.live import LiveSettings
 from pamcli.streams import live as module
 from pamcli.streams import sources
-from pamcli.streams.pairing import FramePairing
 
 av = pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
 SECONDS = 0.02
@@ -89,23 +85,6 @@ def test_other_protocols(kind: str) -> None:
     with left, right:
         apart = [check(frame) for frame in pamcli.live(left.address, right.address, count=20)]
     assert np.median(apart) <= 1
-
-
-@pytest.fixture
-def source() -> sources.Source:
-    settings = LiveSettings(inputs=["http://127.0.0.1/"], packed="lr")
-    address = sources.parse_address("http://127.0.0.1/", settings)
-    return sources.Source(0, "left", address, None, FramePairing(1), settings)
-
-
-def test_a_damaged_jpeg_is_no_image(source: sources.Source) -> None:
-    data = io.BytesIO()
-    Image.fromarray(mark(5)).save(data, "JPEG", quality=95)
-    decoder = av.CodecContext.create("mjpeg", "r")
-    assert source._read(av.Packet(b"\xff\xd8 no image"), decoder) is None
-    image = source._read(av.Packet(data.getvalue()), decoder)
-    assert image is not None
-    assert (read_mark(image), source.damaged, source.size) == (5, 1, (128, 96))
 
 
 def test_a_lossy_stream_yields_only_whole_frames() -> None:
