@@ -190,14 +190,19 @@ def block_matcher(
     sign: int = 1,
     weights: tuple[float, float, float] = (0.299, 0.587, 0.114),
     names: tuple[str, str] = ("left", "right"),
+    dark: float = 0,
 ) -> Path:
     """A network that matches: of the disparities below `reach` that with the most similar surroundings.
 
-    `weights`: of the channels that it looks at. `names`: of the inputs, the left view's first.
+    `weights`: of the channels that it looks at. `names`: of the inputs, the left view's first. `dark`: what
+    is darker than that, of 1, is black to it.
     """
     graph = Graph()
     mixed = np.float32(weights).reshape(1, 3, 1, 1) / white
     views = [graph.node("Conv", name, graph.constant(mixed.astype(np.float32))) for name in names]
+    if dark:
+        black = graph.constant(np.float32(dark))
+        views = [graph.node("Relu", graph.node("Sub", view, black)) for view in views]
     costs = []
     for disparity in range(reach):
         pads = graph.constant(np.int64([0, 0, 0, disparity, 0, 0, 0, -disparity]))
