@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pamcli import limits, systems
+from pamcli import limits
 from pamcli.errors import DeviceError, InputError, OutputError, convert_system_error
 from pamcli.files.safe_reading import read_bytes
 from pamcli.imaging.raster import encode_png
@@ -195,17 +195,3 @@ def test_commands_do_without_features_of_linux(system: str, command: str, tmp_pa
     run = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert (tmp_path / ("run/last.safetensors" if command.startswith("train") else "map.pfm")).is_file()
-
-
-def test_a_lock_names_the_folder_that_another_process_holds(tmp_path: Path) -> None:
-    assert systems.lock(tmp_path, wait=False) is not None
-    with pytest.raises(BlockingIOError) as error:
-        systems.lock(tmp_path, wait=False)
-    assert error.value.args == (tmp_path.stat().st_ino,)
-
-
-def test_a_process_that_has_ended_is_not_running() -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        pass
-    assert systems.is_running(1)
-    assert not systems.is_running(ended.pid)

@@ -27,7 +27,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 PREPARE = ["dataset", "prepare-flickr1024", "in", "-o", "out", "--scale", "2", "--workers", "1", "-q"]
 SETS = {
     "packed job": ("packed", "x2.unfinished/job.json", False),
-    "folders job": ("folders", "patches_x2.unfinished/job.json", False),
     "packed pair": ("packed", "x2.unfinished/done.jsonl", False),
     "folders pair": ("folders", "patches_x2.unfinished/done.jsonl", False),
     "packed index": ("packed", "x2/index.json", True),

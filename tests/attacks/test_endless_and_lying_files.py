@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pam_program import forked, pam, refuse, refuse_all
+from pam_program import forked, pam, refuse_all
 from PIL import Image
 
 from pamcli.errors import InputError, UsageError
@@ -86,12 +86,6 @@ def test_a_pipe_that_nobody_reads_is_said_before_the_work() -> None:
         _, said = running.communicate()
     assert running.returncode == 7, said
     assert b"it is a pipe without a reader" in said
-
-
-def test_a_folder_in_which_no_file_can_be_made_is_said_before_the_work() -> None:
-    if not Path("/proc/self").exists():
-        pytest.skip("there is no /proc here")
-    refuse(pam("disparity", "left.png", "right.png", "-o", "/proc/x.pfm"), 7, "/proc/x.pfm")
 
 
 def lying_archive(method: int) -> Path:

@@ -134,7 +134,6 @@ READERS: dict[str, tuple[Callable[[Path], object], Callable[[], bytes]]] = {
     "a.jpg": (read_image, lambda: pillow("jpeg")),
     "a.webp": (read_image, lambda: pillow("webp")),
     "a.avif": (read_image, lambda: pillow("avif")),
-    "a.gif": (read_image, lambda: pillow("gif")),
     "a.bmp": (read_image, lambda: pillow("bmp")),
     "a.ppm": (read_image, lambda: pillow("ppm")),
     "a.tif": (read_image, lambda: encode_tiff(PIXELS)),
@@ -209,12 +208,4 @@ def test_damage_ends_in_a_result_or_in_an_error_of_pams_own(
         tracemalloc.stop()
         assert seconds < MOST_SECONDS, seed
         assert most < MOST_BYTES, seed
-    assert capfd.readouterr() == ("", "")
-
-
-def test_an_onnx_file_whose_metadata_are_no_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for damage in (b"architect\xbcre", b"\xffrchitecture"):
-        (tmp_path / "w.onnx").write_bytes(onnx_file().replace(b"architecture", damage))
-        with pytest.raises(ModelError, match=r"w\.onnx is damaged"):
-            run_onnx(tmp_path / "w.onnx")
     assert capfd.readouterr() == ("", "")

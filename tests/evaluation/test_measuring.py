@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from pamcli.evaluation.report import render_report
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import RgbImage, encode_image
 from pamcli.imaging.resize import imresize_to
-from pamcli.reporting import SilentReporter
 
 TRUTH = np.linspace(4, 40, 24 * 32, dtype=np.float32).reshape(24, 32)
 
@@ -218,19 +216,6 @@ def test_a_sample_without_one_result_is_measured_for_no_method(files: Path) -> N
     assert "1 pair without a prediction skipped: a" in found.notes
     with pytest.raises(UsageError, match="requires a network"):
         evaluate(Disparity(study="resolution"), [f"pairs:{files}"], [some])
-
-
-def test_watch_reports_the_progress_within_a_pair() -> None:
-    class Telling(Network):
-        def __call__(self, *views: np.ndarray, extras: object, progress: Callable[[float], None]) -> Estimate:
-            progress(0.5)
-            return super().__call__(*views, extras=extras)
-
-    told: list[tuple[int, float]] = []
-    listener = SilentReporter()
-    listener.watch = lambda rows: lambda share: told.append((rows, share))
-    evaluate(Disparity(), [Held(sample())], [MatcherMethod(Telling())], worst=0, listener=listener)
-    assert told == [(len(sample().left), 0.5)]
 
 
 VIEWS = np.random.default_rng(0).integers(0, 256, (2, 4, 8, 3), dtype=np.uint8)

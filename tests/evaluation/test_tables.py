@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
@@ -169,11 +168,3 @@ def test_curves_go_from_the_first_x_to_the_last_and_leave_out_what_is_not_known(
     assert (bottom - oracle[1][1]) / (bottom - top) == pytest.approx(0.25, abs=0.01)
     assert svg.get("aria-label") == "Confidence: error (px) over left out (%), measured and oracle"
     assert "measured, at 50: 2" in [element.text for element in svg.iter("title")]
-
-
-def test_the_legend_names_every_curve_in_order() -> None:
-    chart = make_curves("T", (0,), {"a < b": (1,), "c": (1,)}, "x", "y")
-    legend = str(render_chart(chart)).partition("</p>")[0]
-    assert re.findall(r"curve (c\d)", legend) == ["c0", "c1"]
-    assert "a &lt; b" in legend
-    assert len(list(parse_svg(chart).iter("circle"))) == 2

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sample_cut import Cut
 
-from pamcli.errors import InputError, ModelError
+from pamcli.errors import InputError
 from pamcli.inference.tiles import MemoryBudget
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.catalog import locate
@@ -79,13 +79,6 @@ def test_an_image_below_8_px_is_refused(upscaler: StereoUpscaler) -> None:
     for call in (upscaler, upscaler.upscale_left):
         with pytest.raises(InputError, match=r"20x7: both sides must be at least 8 px"):
             call(*pair)
-
-
-def test_a_network_of_the_other_kind_is_refused() -> None:
-    with pytest.raises(
-        ModelError, match=r"pasmnet is a pasmnet, which does not upscale images .use passrnet2-x4"
-    ):
-        StereoUpscaler.load("pasmnet", device="cpu")
 
 
 def test_bf16_is_close_to_fp32(upscaler: StereoUpscaler, tiny: Cut) -> None:
