@@ -70,7 +70,7 @@ def test_a_width_far_above_the_images_is_refused() -> None:
 
 
 def test_images_with_faults_are_upscaled_less(large: Cut) -> None:
-    cut, rng = large[120:184, 200:328], np.random.default_rng(0)
+    cut, rng = large[120:216, 200:360], np.random.default_rng(0)
     matcher = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32")
     own, small = (
         StereoMatcher.load("pasmnet2", device="cpu", precision="fp32", match_size=size) for size in (1, 1.41)
@@ -86,7 +86,8 @@ def test_images_with_faults_are_upscaled_less(large: Cut) -> None:
         np.testing.assert_array_equal(found.disparity, plain.disparity)
         sixteen_bits = matcher.find_fault(*(view.astype(np.uint16) * 257 for view in views))
         assert sixteen_bits == found.fault
-        assert matcher(*views, fault=None).matched_size == (128, 256), "the fault of another frame decides"
+        assert matcher(*views, fault=None).matched_size == (192, 320), "the fault of another frame decides"
+    assert matcher(cut.left, cut.right, fault=found.fault).matched_size == (135, 226)
     assert matcher.find_fault(cut.left, cut.right) is None
     own_size = [np.tile(view, (8, 8, 1)) for view in views]
     assert matcher.find_fault(*own_size) is None, "they are not upscaled anyway"
