@@ -98,6 +98,8 @@ def test_help_imports_nothing_slow(folder: Path, arguments: list[str], unwanted:
 def test_usage_errors_go_to_stderr_without_torch(pam: Pam, folder: Path) -> None:
     table = """
         2 nonsense | nonsense
+        2 train disparity --data procedural | -o
+        2 train disparity --data procedural -o run --crop 100x50 | 32
         2 train disparity --data procedural -o run --set losses.hope=1 | hope
         2 train superres --data procedural -o lefts | lefts
         2 disparity left.png right.png -o there.pfm | there.pfm | --overwrite
