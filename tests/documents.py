@@ -354,7 +354,8 @@ def shortened(command: str) -> str:
         return command.partition(" #")[0] + ("" if quiet else " --no-browser")
     if not command.startswith("pam train"):
         command = command.replace("--size 1248x384", "--size 72x40")  # of the images
-        command = command.replace("size=960x512", "size=192x96")
+        command = command.replace("size=960x512", "size=512x256")
+        command = command.replace("seq 1 4", "seq 1 2").replace("I/4", "I/2")  # as many shards as pairs
         return command.replace("-o scenes.png", "-o scenes.png --count 1")
     if "--resume" in command:
         return command.replace("--steps 30000", "--steps 2")
