@@ -46,7 +46,7 @@ RED = """
 @pytest.fixture(scope="module")
 def phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     left = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
-    left[23:27, 4:32] = (220, 20, 20)  # a long bar
+    left[13:17, 10:25] = (220, 20, 20)  # a long bar on the box
     data = render_page("ground", left, DISPARITY, calibration=CALIBRATION)
     with browsing(data, tmp_path_factory.mktemp("phone"), phone=True) as browser:
         browser.evaluate(PAGE_READY)
