@@ -28,7 +28,6 @@ IMAGE = "an image must be (H, W, 3) of uint8 or uint16, got "
         (pamcli.write_disparity, ("", FLAT), "is a folder"),
         (pamcli.write_disparity, ("a\0.npy", FLAT), "contains the character NUL"),
         (pamcli.write_disparity, ("d.png", [[1.0]]), "`disparity` must be numpy.ndarray, got [[1.0]]"),
-        (colorize, ([[1.0]], 0, 1), "`disparity` must be numpy.ndarray"),
         (colorize, (FLAT, None, 1), "`low` must be float, got None"),
         (RgbImage, ([1],), f"{IMAGE}() of list"),
         (write_image, (Path("a.png"), np.zeros((2, 2, 3))), f"{IMAGE}(2, 2, 3) of float64"),
