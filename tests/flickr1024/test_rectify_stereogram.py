@@ -13,8 +13,10 @@ from pamcli.flickr1024.rectify_stereogram import (
     RectifiedPair,
     StereogramError,
     _decide_infinity,
+    fit_rows,
     rectify_stereogram,
 )
+from pamcli.imaging.matching import Matches
 
 PLANE = 15
 """Disparity of the plane of focus: the wall and the farthest disc lie behind it, the other discs before."""
@@ -105,6 +107,17 @@ def test_16_bits_stay_and_a_stated_layout_is_used_as_is_infinity() -> None:
     assert result.left.dtype == np.uint16
     x, y = (result.left_map @ [50, 60, 1]).astype(int)  # the map names the place of every pixel
     np.testing.assert_array_equal(result.left[60, 50], picture[y, x])
+
+
+def test_rows_are_fitted_in_spite_of_wrong_matches() -> None:
+    rng = np.random.default_rng(5)
+    x, y, disparity = rng.uniform(0, 599, 400), rng.uniform(0, 399, 400), rng.uniform(-40, 60, 400)
+    dy = 2 + 0.006 * (x - 299.5) + 0.001 * (y - 199.5) - 0.004 * disparity + rng.normal(0, 0.15, 400)
+    dy[:140] += rng.uniform(-9, 9, 140)
+    fit = fit_rows(Matches(x, y, disparity, dy), (400, 600))
+    assert (fit.offset, fit.zoom) == (pytest.approx(2, abs=0.1), pytest.approx(0.001, abs=3e-4))
+    assert fit.rotation == pytest.approx(0.006, abs=2e-4)
+    assert fit.second_rotation == pytest.approx(0.004, abs=1.5e-3)
 
 
 def outdoors(sky: tuple[int, int, int], rows: int = 20) -> np.ndarray:
