@@ -5,7 +5,8 @@
 IMAGES are FOLDER=SHARE or FOLDER=SHARE:FACTORS. FOLDER has pairs in `left` and `right`, or photographs,
 which are paired with themselves, shifted. SHARE is the share of the crops that come from it. FACTORS are
 those by which the images are reduced, for example 1,0.8,0.6: lossy images at their own size teach blur.
-Errors count relative to the mean error of their image, as in the mean PSNR of whole images.
+Errors count relative to the mean error of their image, as in the mean PSNR of whole images. The word `stored`
+instead of FACTORS is for pairs of `label_superres.py`, whose errors count as in `distil_superres.py`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from PIL import Image
 from torch import Tensor
 
 from pamcli.inference.upscaler import FLIPS
+from pamcli.networks.bicubic import upscale_bicubic
 from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.load import load_network, save_network
 from pamcli.training.initialisation import compile_blocks
@@ -129,23 +131,27 @@ class Crops:
         self.size = [self.scale * side + 2 * self.reach for side in crop]
         self.groups: list[list[Views]] = []
         self.shares: list[float] = []
-        count = 0
+        stored: list[int] = []  # numbers of the targets of other networks
+        errors: list[float] = []
         for folder in folders:
             path, _, how = folder.rpartition("=")
             share, _, factors = how.partition(":")
-            group = []
+            group, is_stored = [], factors == "stored"
             for views in load_views(Path(path), device):
-                for factor in [float(each) for each in (factors or "1").split(",")]:
+                for factor in [float(each) for each in ("1" if is_stored else factors or "1").split(",")]:
                     reduced = reduce(views, factor)
                     room = [side - least for side, least in zip(reduced.shape[2:], self.size, strict=True)]
                     if min(room) >= 0 and (len(views) == 2 or room[1] >= FARTHEST // 4):
-                        group.append(Views(reduced, count))
-                        count += 1
+                        group.append(Views(reduced, len(errors)))
+                        stored += [len(errors)] * is_stored
+                        errors.append(self.measure_bicubic(reduced) if is_stored else 0.0)
             print(f"{path}: {len(group)} images of all sizes", flush=True)
             self.groups.append(group)
             self.shares.append(float(share))
-        self.errors = torch.zeros(count, device=device)
-        self.seen = torch.zeros(count, device=device)
+        self.errors = torch.tensor(errors, device=device)
+        self.seen = torch.zeros(len(errors), device=device)
+        self.slowest = torch.full_like(self.errors, SLOWEST)
+        self.seen[stored], self.slowest[stored] = math.inf, 0  # their errors stay
 
     def draw(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Draw low- and high-resolution crops (2, B, 3, H, W), and the numbers of their images."""
@@ -179,10 +185,18 @@ class Crops:
             views[-1, :, rows, left + shift : left + shift + self.size[1]],
         )
 
+    def measure_bicubic(self, views: Tensor) -> float:
+        """Compute the mean squared error of bicubic upscaling."""
+        planes = views.flatten(0, 1)[:, None].float() / 255
+        low = F.conv2d(planes, self.down, stride=self.scale)
+        made = upscale_bicubic(low.view(len(views), 3, *low.shape[2:]), self.scale)
+        high = views[..., self.reach :, self.reach :][..., : made.shape[2], : made.shape[3]].float() / 255
+        return float((made - high).square().mean()) + LEAST_ERROR
+
     def update_errors(self, images: Tensor, errors: Tensor) -> None:
         """Let mean errors follow those of the crops of some images."""
         self.seen[images] += 1
-        weight = (1 / self.seen[images]).clamp(min=SLOWEST)
+        weight = (1 / self.seen[images]).maximum(self.slowest[images])
         self.errors[images] = self.errors[images].lerp(errors, weight)
 
 

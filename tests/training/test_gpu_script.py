@@ -100,7 +100,7 @@ def test_super_resolution_learns_from_pairs_and_photographs(machine: Path) -> No
     with zipfile.ZipFile(machine / "gpu/pairs.zip", "w") as archive:
         for path in (machine.parent / "pairs").rglob("*.png"):
             archive.write(path, path.relative_to(machine.parent / "pairs"))
-    images = ["runs/pairs/rooms=0.7:1", "runs/textures/a=0.3:1,0.9"]
+    images = ["runs/pairs/rooms=0.5:1", "runs/textures/a=0.3:1,0.9", "runs/pairs/rooms=0.2:stored"]
     small = ["--batch", "4", "--crop", "32x12", "--steps", "2", "--device", "cpu"]
     call(machine, "10", "superres-x2", *images, *small)
     back = machine / "back"
