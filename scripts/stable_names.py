@@ -24,8 +24,11 @@ FILE = Path(__file__).resolve().parents[1] / "tests" / "stable_names.txt"
 
 
 def main() -> None:
-    """Write the list."""
-    FILE.write_text("".join(f"{line}\n" for line in names()), encoding="utf-8")
+    """Write the list, and print what is new in it."""
+    promised, found = FILE.read_text(encoding="utf-8").splitlines(), names()
+    FILE.write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
+    added = [line for line in found if line not in promised]
+    print(f"{FILE.name}: {len(found)} names, {len(added)} of them new", *added, sep="\n  ")
 
 
 def names() -> list[str]:
