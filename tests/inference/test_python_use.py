@@ -45,7 +45,7 @@ def test_a_wrong_scale_is_refused(scale: Any) -> None:
 def test_too_large_images_are_a_device_error(
     matcher: StereoMatcher, small: Cut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*arguments: Any) -> None:
+    def fail(*arguments: Any, **options: Any) -> None:
         raise MemoryError
 
     monkeypatch.setattr(matchers, "stretch_levels", fail)
