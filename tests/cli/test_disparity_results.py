@@ -210,7 +210,7 @@ def test_large_images_are_matched_reduced_and_it_is_said(monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def faulty(pair: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def faulty(remembering_networks: None, pair: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blurred images of 96x64 px, which would be upscaled without blur."""
     monkeypatch.setitem(EFFORTS, "normal", replace(EFFORTS["normal"], most=1.5))
     for name in ("left.png", "right.png"):
