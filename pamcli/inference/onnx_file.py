@@ -198,9 +198,13 @@ def export(
     if half:  # convolutions in fp16; attention and results stay float32
         folded = fold_batch_norms(network)
         halved = convert(folded, torch.float16) if matching else folded.half()
+        if getattr(network, "consistency", None) is not None:
+            halved.consistency = network.consistency
         for layer in halved.modules():
             if isinstance(layer, nn.Conv2d):
-                layer.register_forward_pre_hook(lambda layer, given: (given[0].to(layer.weight.dtype),))
+                layer.register_forward_pre_hook(
+                    lambda layer, given: tuple(part.to(layer.weight.dtype) for part in given)
+                )
         module = _Exportable(halved, spec)
     left, right = (nn.functional.pad(view, (0, beside, above, 0), mode="replicate") for view in _pair(*shown))
     pair = left, right

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from video_files import write_video
 
 import pamcli
 from pamcli.inference.matcher import StereoResult
+from pamcli.settings.live import LiveSettings
 from pamcli.streams import live as module
 from pamcli.streams import sources
 from pamcli.streams.pairing import Clock, Frame, FramePairing
@@ -277,3 +279,47 @@ def test_an_error_of_the_network_reaches_the_loop(clips: list[str], monkeypatch:
     monkeypatch.setattr(module, "load_matcher", lambda settings: (fail, None))
     with pytest.raises(pamcli.PamError, match="too little memory"):
         next(iter(pamcli.live(*clips)))
+
+
+@pytest.fixture
+def source() -> sources.Source:
+    settings = LiveSettings(inputs=["http://127.0.0.1/"], packed="lr")
+    address = sources.parse_address("http://127.0.0.1/", settings)
+    return sources.Source(0, "left", address, None, FramePairing(1), settings)
+
+
+def connect(kind: str, times: list[float]) -> Any:
+    """Return a container whose packets are whole images with these time stamps."""
+    packets = []
+    for time_stamp in times:
+        packet = SimpleNamespace(pts=time_stamp, time_base=1.0, is_corrupt=False, size=9)
+        packet.width, packet.height, packet.key_frame = 9, 9, True
+        packet.decode = lambda packet=packet: [packet]
+        packets.append(packet)
+    stream = SimpleNamespace(codec_context=SimpleNamespace(name="mjpeg" if kind == "mpjpeg" else "h264"))
+    return SimpleNamespace(
+        streams=SimpleNamespace(video=[stream]), format=SimpleNamespace(name=kind), demux=lambda *_: packets
+    )
+
+
+@pytest.mark.parametrize(("kind", "taken"), [("mpjpeg", [2, 4, 7]), ("mpegts", [*range(2, 8)])])
+def test_frames_that_waited_in_buffers_are_skipped(
+    kind: str, taken: list[int], source: sources.Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their arrival says nothing about their time: of all frames without time stamps, else at the start."""
+    container = connect(kind, [number / 10 for number in range(8)])
+    packets, waits = container.demux(), [0, 0, 0.09, 0, 0.09, 3, 0, 0.09]
+    monkeypatch.setattr(sources, "_demux", lambda *_: zip(packets, waits, strict=True))
+    assert [packets.index(frame.read.args[0]) for frame in source._decode(container)] == taken
+
+
+def test_time_stamps_of_a_new_connection_begin_anew(
+    source: sources.Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where they are near those before, which a clock would take for the same stream."""
+    now = iter([100.0, 100.1, 100.2, 100.3, 110.0, 110.1, 110.2])
+    stamps = [[5.0, 5.1, 5.2], [5.3, 5.4]]  # the second connection began 10 s later
+    monkeypatch.setattr(sources, "_demux", lambda container, _: ((each, 0.1) for each in container.demux()))
+    monkeypatch.setattr(sources, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    found = [frame.captured for part in stamps for frame in source._decode(connect("mpegts", part))]
+    assert found == pytest.approx([100.1, 100.2, 100.3, 110.1, 110.2])
