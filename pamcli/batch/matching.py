@@ -97,7 +97,7 @@ def describe_fault(fault: MatchingFault, *, is_upscaled: bool) -> str:
     if fault.most < math.inf:
         steps.append("upscaled less" if is_upscaled else "not upscaled")
     kind = fault.text.partition(" (")[0]
-    return f"images with {kind} are {' and '.join(steps)} before matching (not with `match_size`)"
+    return f"images with {kind} are {' and '.join(steps)} before matching (`match_size` turns this off)"
 
 
 class VideoFusion:

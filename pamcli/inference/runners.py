@@ -4,6 +4,7 @@ import hashlib
 import importlib
 import io
 import math
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -79,6 +80,7 @@ def choose_providers(
 
 def open_session(model: Path | bytes, device: str, *, name: str | None = None) -> tuple[Any, str]:
     """Open an ONNX Runtime session of a file or its bytes (`name` in messages); return it with its device."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # which also writes a file into the temporary folder
     runtime = import_library("onnxruntime")
     name, engines = name or str(model), None
     with convert_read_errors(Path(name), "create one: pam weights export"):
@@ -151,8 +153,7 @@ class Session:
                 for ports in (session.get_inputs(), session.get_outputs())
             )
         except UnicodeDecodeError:
-            what = f"{path}: the names of its inputs and outputs are not UTF-8"
-            raise ModelError(what, "export it with ASCII names") from None
+            raise ModelError(f"{path}: names of its inputs are not UTF-8", "use ASCII names") from None
         for what, ports in (("input", inputs), ("output", outputs)):
             if not ports:
                 raise ModelError(f"{path} has no {what}", "export it with two images as inputs and an output")

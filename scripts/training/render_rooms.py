@@ -59,7 +59,13 @@ CONTRAST, FEWEST = 4, 500  # grey levels per px, and pixels of that contrast, to
 
 def main() -> None:
     """Render the missing pairs, scene by scene."""
-    options = parse_options()
+    parser = make_parser(__doc__)
+    parser.add_argument("--samples", type=int, default=4, help="light paths per pixel [default: 4]")
+    parser.add_argument("--threads", type=int, default=1, help="threads of Blender [default: 1]")
+    parser.add_argument(
+        "--environment", type=Path, help="folder of Blender's environment [default: inside -o]"
+    )
+    options = parse(parser, samples=1, threads=1)
     numbers = range(options.first, options.first + options.count)
     missing = [
         number for number in numbers if not all(path.exists() for path in list_files(options.output, number))
@@ -79,32 +85,34 @@ def main() -> None:
         sys.exit(130)
 
 
-def parse_options() -> argparse.Namespace:
-    """Parse and check the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--count", type=int, required=True, help="number of pairs")
-    parser.add_argument("--first", type=int, default=0, help="number of the first pair [default: 0]")
-    parser.add_argument("--photos", type=Path, help="folder of photographs, searched recursively")
-    parser.add_argument("--furniture", type=Path, help="folder of .sh3f libraries")
-    parser.add_argument("--size", default="640x384", help="WIDTHxHEIGHT of the images, px [default: 640x384]")
-    parser.add_argument("--samples", type=int, default=4, help="light paths per pixel [default: 4]")
-    parser.add_argument("--threads", type=int, default=1, help="threads of Blender [default: 1]")
-    parser.add_argument(
-        "--environment", type=Path, help="folder of Blender's environment [default: inside -o]"
-    )
-    parser.add_argument("-o", "--output", type=Path, required=True, help="folder for the pairs")
+def make_parser(text: str, photos_required: bool = False) -> argparse.ArgumentParser:
+    """Return a parser of the options of all renderers, described by `text`."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--count", type=int, required=True, help="number of pairs")
+    add("--first", type=int, default=0, help="number of the first pair [default: 0]")
+    add("--photos", type=Path, required=photos_required, help="folder of photographs, searched recursively")
+    add("--furniture", type=Path, help="folder of .sh3f libraries")
+    add("--size", default="640x384", help="WIDTHxHEIGHT of the images, px [default: 640x384]")
+    add("-o", "--output", type=Path, required=True, help="folder for the pairs")
+    return parser
+
+
+def parse(parser: argparse.ArgumentParser, **least: int) -> argparse.Namespace:
+    """Parse and check the command line: the photos as paths, the size as `width` and `height`.
+
+    least: the smallest value of other options.
+    """
     options = parser.parse_args()
     size = re.fullmatch(r"(\d+)x(\d+)", options.size)
     if size is None or min(int(size[1]), int(size[2])) < 64:
         parser.error(f"--size must be WIDTHxHEIGHT of at least 64x64 px, got {options.size}")
     options.width, options.height = int(size[1]), int(size[2])
-    for name, least in (("count", 1), ("first", 0), ("samples", 1), ("threads", 1)):
-        if getattr(options, name) < least:
-            parser.error(f"--{name} must be at least {least}, got {getattr(options, name)}")
+    for name, smallest in {"count": 1, "first": 0, **least}.items():
+        if getattr(options, name) < smallest:
+            parser.error(f"--{name} must be at least {smallest}, got {getattr(options, name)}")
     photos = sorted(options.photos.rglob("*")) if options.photos else []
-    photos = [str(path.resolve()) for path in photos if path.suffix.lower() in PHOTO_SUFFIXES]
+    photos = [path.resolve() for path in photos if path.suffix.lower() in PHOTO_SUFFIXES]
     if options.photos and not photos:
         parser.error(f"--photos {options.photos} has no .jpg, .png or .webp files")
     options.photos = photos
@@ -161,7 +169,8 @@ def render_scene(
     with tempfile.TemporaryDirectory(prefix="rooms-") as folder:
         furniture = options.furniture and str(options.furniture.resolve())
         job = {"scene": scene, "pairs": numbers, "furniture": furniture, "folder": folder}
-        job |= {name: getattr(options, name) for name in ("width", "height", "samples", "threads", "photos")}
+        job |= {name: getattr(options, name) for name in ("width", "height", "samples", "threads")}
+        job["photos"] = list(map(str, options.photos))
         job["cache"] = str(python.parents[1] / "furniture")
         file, line = Path(folder, "job.json"), ""
         file.write_text(json.dumps(job), encoding="utf-8")

@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import re
 import sys
 import time
 from importlib.util import find_spec
@@ -31,7 +30,7 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
-from render_rooms import LARGEST, PHOTO_SUFFIXES, Rgb, Values, develop, find_fault, list_files, write_pair
+from render_rooms import LARGEST, Rgb, Values, develop, find_fault, list_files, make_parser, parse, write_pair
 
 from pamcli.errors import PamError
 
@@ -86,38 +85,15 @@ def main() -> None:
 
 def parse_options() -> argparse.Namespace:
     """Parse and check the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--count", type=int, required=True, help="number of pairs")
-    parser.add_argument("--first", type=int, default=0, help="number of the first pair [default: 0]")
-    parser.add_argument(
-        "--photos", type=Path, required=True, help="folder of photographs, searched recursively"
-    )
+    parser = make_parser(__doc__, photos_required=True)
     parser.add_argument(
         "--game", type=Path, default=GAME, help=f"folder of the game's data [default: {GAME}]"
     )
-    parser.add_argument("--furniture", type=Path, help="folder of .sh3f libraries")
-    parser.add_argument("--size", default="640x384", help="WIDTHxHEIGHT of the images, px [default: 640x384]")
     parser.add_argument(
         "--faults", help=f"comma-separated faults of all pairs, of {', '.join(FAULTS)} [default: at random]"
     )
-    parser.add_argument("-o", "--output", type=Path, required=True, help="folder for the pairs")
-    options = parser.parse_args()
-    size = re.fullmatch(r"(\d+)x(\d+)", options.size)
-    if size is None or min(int(size[1]), int(size[2])) < 64:
-        parser.error(f"--size must be WIDTHxHEIGHT of at least 64x64 px, got {options.size}")
-    options.width, options.height = int(size[1]), int(size[2])
-    for name, least in (("count", 1), ("first", 0)):
-        if getattr(options, name) < least:
-            parser.error(f"--{name} must be at least {least}, got {getattr(options, name)}")
-    photos = sorted(options.photos.rglob("*"))
-    options.photos = [path for path in photos if path.suffix.lower() in PHOTO_SUFFIXES]
-    if not options.photos:
-        parser.error("--photos has no .jpg, .png or .webp files")
+    options = parse(parser)
     libraries = sorted(options.furniture.glob("*.sh3f")) if options.furniture else []
-    if options.furniture and not libraries:
-        parser.error(f"--furniture {options.furniture} has no .sh3f files")
     options.furniture = [model for path in libraries for model in list_models(path)]
     if options.faults is not None:
         options.faults = frozenset(options.faults.split(",")) - {"none"}
