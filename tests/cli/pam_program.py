@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import itertools
 import json
@@ -125,6 +126,7 @@ def forked(
     def be_pam() -> None:
         code: Any = 99
         try:
+            gc.freeze()  # garbage of earlier tests may own threads, which do not exist here
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # Popen waits for its pipe: from here on signals come
             tracker = resource_tracker._resource_tracker  # whose pipe, if an earlier test began it, is closed
             tracker._fd = tracker._pid = None
