@@ -38,6 +38,6 @@ STORED_AS_DISPARITY = {kind.name for kind in (DISPARITY, RIGHT_DISPARITY, COLOR_
 """Kinds of videos whose frames are stored as disparity maps."""
 
 
-def collect_places(settings: Any, *kinds: OutputKind) -> dict[OutputKind, Any]:
+def collect_places(settings: object, *kinds: OutputKind) -> dict[OutputKind, Any]:
     """Return the place of each kind of result, or None, by the option that requests it."""
     return {kind: getattr(settings, kind.option.strip("`")) for kind in kinds}
