@@ -221,7 +221,7 @@ def faulty(remembering_networks: None, pair: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("faulty")
 def test_blurred_images_are_not_upscaled_and_it_is_said() -> None:
     run = pam(*DISPARITY, "--jsonl")
-    said = "images with blur are sharpened and not upscaled before matching (not with --match-size)"
+    said = "images with blur are sharpened and not upscaled before matching (--match-size turns this off)"
     assert run.complaints == [said]
     assert run.records[0]["matched_width"] == 96
     assert run.records[0]["input_shows"].startswith("blur (sharpness 0.")
