@@ -36,7 +36,7 @@ _STRONGEST = 99  # percentile of the pixels, whose details show the sharpness
 _SHARE = 0.72  # deviation of these squares relative to that of white noise
 _DARKEST, _BRIGHTEST = 2, 253  # levels; noise is clipped beyond them
 
-_LOW = ((0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (0, 3), (3, 0))
+_LOW = np.array([(0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (0, 3), (3, 0)]).T
 """Frequencies of the transform, down and across, whose divisors are estimated from the pixels."""
 _STEPS = np.arange(2, 61, dtype=np.float32)  # divisors; 1 leaves no trace, as pixels are rounded
 _FINENESS = 8  # parts of a level that coefficients are rounded to
@@ -69,12 +69,10 @@ def detect_jpeg_quality(pixels: np.ndarray) -> int | None:
         waves = np.cos(np.arange(1, 16, 2) * np.arange(4)[:, None] * np.pi / 16).astype(np.float32) / 2
         waves[0] /= np.sqrt(2)
         transformed = waves @ brightness @ waves.T
-        steps = _find_divisors(transformed[:, *zip(*_LOW, strict=True)])
-        found = {
-            _SQUARE * row + column: step for (row, column), step in zip(_LOW, steps, strict=True) if step
-        }
-        if len(found) >= _LEAST_FOUND:
-            return find_nearest_quality(sum(found.values()), [*found])
+        steps = _find_divisors(transformed[:, *_LOW])
+        if np.count_nonzero(steps) >= _LEAST_FOUND:
+            rows, columns = _LOW[:, steps > 0]
+            return find_nearest_quality(int(steps.sum()), _SQUARE * rows + columns)
     return None
 
 
@@ -85,19 +83,20 @@ def _find_grid(pixels: np.ndarray) -> int:
         return 0
     steps = np.abs(np.diff(green, axis=0)).mean(1)  # between each row and the next
     jumps = steps[1:-1] - (steps[:-2] + steps[2:]) / 2
-    by_phase = [jumps[phase::_SQUARE].mean() for phase in range(_SQUARE)]
-    return (int(np.argmax(by_phase)) + 2) % _SQUARE
+    phases = np.arange(len(jumps)) % _SQUARE
+    return (int(np.argmax(np.bincount(phases, jumps) / np.bincount(phases))) + 2) % _SQUARE
 
 
-def _find_divisors(values: np.ndarray) -> list[int]:
+def _find_divisors(values: np.ndarray) -> np.ndarray:
     """Return the divisor of each column of coefficients (N, K), except for rounding; 0 if none is above 1."""
     counted, cosines = _make_tables()
-    bins = np.rint(_FINENESS * np.abs(values)).astype(int).clip(max=len(counted) - 1)
-    counts = np.array([np.bincount(column, minlength=len(counted)) for column in bins.T], np.float32)
+    sizes, columns = len(counted), values.shape[1]
+    bins = np.rint(_FINENESS * np.abs(values)).astype(int).clip(max=sizes - 1) + sizes * np.arange(columns)
+    counts = np.bincount(bins.ravel(), minlength=sizes * columns).reshape(columns, sizes).astype(np.float32)
     summed = np.maximum(counts @ counted, 1)
     regular = counts @ cosines / summed
     regular[regular < np.maximum(_LEAST_REGULAR, _BY_CHANCE / np.sqrt(summed))] = 0
-    return [int(_STEPS[row.argmax()]) if row.any() else 0 for row in regular]
+    return np.where(regular.any(axis=1), _STEPS[regular.argmax(axis=1)], 0)
 
 
 @cache
@@ -152,15 +151,16 @@ def find_matching_fault(*views: np.ndarray, are_upscaled: bool = True) -> Matchi
 
     Of images that are not upscaled before matching, only blur is a fault.
     """
-    found = [_find_matching_fault(view, is_upscaled=are_upscaled) for view in views]
-    faults = [fault for fault in found if fault is not None]
-    if not faults:
-        return None
-    sharpening = tuple(None if fault is None else fault.sharpening[0] for fault in found)
-    return replace(min(faults, key=lambda fault: fault.most), sharpening=sharpening)
+    worst, sharpening = None, []
+    for view in views:
+        fault = _find_fault(view, is_upscaled=are_upscaled)
+        sharpening.append(None if fault is None else fault.sharpening[0])
+        if fault is not None and (worst is None or fault.most < worst.most):
+            worst = fault
+    return None if worst is None else replace(worst, sharpening=tuple(sharpening))
 
 
-def _find_matching_fault(pixels: np.ndarray, *, is_upscaled: bool) -> MatchingFault | None:
+def _find_fault(pixels: np.ndarray, *, is_upscaled: bool) -> MatchingFault | None:
     sharpness = measure_sharpness(pixels)
     if sharpness >= SOFT and not is_upscaled:
         return None
@@ -198,15 +198,15 @@ def measure_detail(pixels: np.ndarray) -> float:
 def measure_sharpness(pixels: np.ndarray) -> float:
     """Return the contrast of details of 2 px relative to those of 4 px, along the blurrier direction."""
     green = pixels[..., 1]
-    sharpness = []
-    down, across = (-(-side // _SHARP_LINES) for side in green.shape)
+    sharpness = np.inf
+    down, across = -(-green.shape[0] // _SHARP_LINES), -(-green.shape[1] // _SHARP_LINES)
     for lines in (green[:, ::across], green[::down].T):
         lines = lines.astype(np.float32)
-        middle, end = 2 * lines[2:-2], len(lines)
-        changes = (middle - lines[2 - by : end - 2 - by] - lines[2 + by : end - 2 + by] for by in (1, 2))
-        near, far = (float(np.percentile(np.abs(each), _STRONGEST)) for each in changes)
-        sharpness.append(near / far if far else np.inf)
-    return min(sharpness)
+        near = np.abs(2 * lines[2:-2] - lines[1:-3] - lines[3:-1])
+        far = float(np.percentile(np.abs(2 * lines[2:-2] - lines[:-4] - lines[4:]), _STRONGEST))
+        if far:
+            sharpness = min(sharpness, float(np.percentile(near, _STRONGEST)) / far)
+    return sharpness
 
 
 def _cut_squares(pixels: np.ndarray) -> np.ndarray:
@@ -214,11 +214,11 @@ def _cut_squares(pixels: np.ndarray) -> np.ndarray:
 
     The second channel decides; floating-point images have 255 levels, too.
     """
-    down, across = (side // _SQUARE for side in pixels.shape[:2])
-    channels = pixels.shape[2]
+    height, width, channels = pixels.shape
+    down, across = height // _SQUARE, width // _SQUARE
     cut = pixels[: down * _SQUARE, : across * _SQUARE].reshape(down, _SQUARE, across, _SQUARE, channels)
-    by, beside = (max(1, -(-count // _MOST_SQUARES)) for count in (down, across))
-    squares = cut.swapaxes(1, 2)[::by, ::beside].reshape(-1, _SQUARE, _SQUARE, channels)
+    by, beside = -(-down // _MOST_SQUARES), -(-across // _MOST_SQUARES)
+    squares = cut.swapaxes(1, 2)[:: max(1, by), :: max(1, beside)].reshape(-1, _SQUARE, _SQUARE, channels)
     levels = np.iinfo(pixels.dtype).max if pixels.dtype.kind == "u" else 255
     squares = squares.astype(np.float32) * np.float32(255 / levels)
     green = squares[..., 1]

@@ -1,9 +1,9 @@
 """Read images as RGB of 8 or 16 bits, and write them with their metadata."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
 
@@ -37,11 +37,13 @@ _LARGEST_JPEG_EXIF = 65527  # bytes; larger EXIF blocks do not fit into a JPEG f
 LARGEST_SIDE = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}  # px, of the formats that have a quality
 
 # Annex K of the JPEG standard, which libjpeg scales by the quality.
-LUMINANCE = (
-    *(16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55),
-    *(14, 13, 16, 24, 40, 57, 69, 56, 14, 17, 22, 29, 51, 87, 80, 62),
-    *(18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92),
-    *(49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98, 112, 100, 103, 99),
+LUMINANCE = np.array(
+    (
+        *(16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55),
+        *(14, 13, 16, 24, 40, 57, 69, 56, 14, 17, 22, 29, 51, 87, 80, 62),
+        *(18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92),
+        *(49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98, 112, 100, 103, 99),
+    )
 )
 
 
@@ -316,16 +318,12 @@ def read_stated_layout(stream: BinaryIO, name: str) -> PackedLayout:
     return next(layout for layout in get_args(PackedLayout) if layout == order + half)
 
 
-def find_nearest_quality(total: int, places: Sequence[int] = range(64)) -> int:
+def find_nearest_quality(total: int, places: Any = ...) -> int:
     """Return the quality whose divisors at `places` of the table (row by row) sum up nearest to `total`."""
-    sums = {each: sum(luminance_table(each)[place] for place in places) for each in range(100, 0, -1)}
-    return min(sums, key=lambda quality: abs(sums[quality] - total))
-
-
-@cache
-def luminance_table(quality: int) -> tuple[int, ...]:
-    percent = 5000 // quality if quality < 50 else 200 - 2 * quality
-    return tuple(min(max((each * percent + 50) // 100, 1), 255) for each in LUMINANCE)
+    qualities = np.arange(100, 0, -1)
+    percent = np.where(qualities < 50, 5000 // qualities, 200 - 2 * qualities)[:, None]
+    tables = ((LUMINANCE * percent + 50) // 100).clip(1, 255)
+    return int(qualities[np.abs(tables[:, places].sum(axis=1) - total).argmin()])
 
 
 _Reader = Callable[[BinaryIO, str, int | None], raster.Decoded]
