@@ -25,7 +25,7 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import resolve_packed, resolve_pairs
 from pamcli.files.paths import are_packed, is_recording, join_names, quote
 from pamcli.files.suffixes import PackedLayout
-from pamcli.imaging.stereo_pair import split_packed
+from pamcli.imaging.packed_views import split_packed
 
 MOST_SHOWN = 8  # pairs and tips that `Calibrated.lines` lists; `facts` has all
 

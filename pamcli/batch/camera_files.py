@@ -14,7 +14,7 @@ from pamcli.calibration.files import describe_calibration, describe_other_camera
 from pamcli.calibration.geometry import Calibration
 from pamcli.errors import InputError, UsageError
 from pamcli.files.units import parse_length
-from pamcli.imaging.stereo_pair import StereoPair
+from pamcli.imaging.images import StereoPair
 from pamcli.settings.batches import DepthSettings
 from pamcli.settings.options import Place
 from pamcli.settings.shared import CalibrationFiles, RectifiedCalibration

@@ -22,8 +22,7 @@ from pamcli.errors import UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.imaging.disparity_files import encode_depth
-from pamcli.imaging.images import encode_image
-from pamcli.imaging.stereo_pair import StereoPair
+from pamcli.imaging.images import StereoPair, encode_image
 from pamcli.settings.batches import ExportSettings, MatchSettings
 
 if TYPE_CHECKING:

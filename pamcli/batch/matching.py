@@ -30,8 +30,7 @@ from pamcli.imaging.disparity_files import (
     quantize_disparity,
     read_disparity,
 )
-from pamcli.imaging.images import check_encodable, encode_mask
-from pamcli.imaging.stereo_pair import StereoPair
+from pamcli.imaging.images import StereoPair, check_encodable, encode_mask
 from pamcli.imaging.temporal_fusion import PreviousFrame, fuse_frames
 from pamcli.inference.loading import load_matcher
 from pamcli.registry.catalog import list_network_files

@@ -20,9 +20,10 @@ from pamcli.files.outputs import Encoded
 from pamcli.files.pairing import STDIN, PairPaths, open_stdin
 from pamcli.files.paths import STDIN_NAME
 from pamcli.files.suffixes import PackedLayout
-from pamcli.imaging.images import RgbImage, encode_image
+from pamcli.imaging.images import ALL_LEVELS, RgbImage, StereoPair, encode_image, read_pair
+from pamcli.imaging.packed_views import read_packed_pair, split_packed
 from pamcli.imaging.preflight import check_pair
-from pamcli.imaging.stereo_pair import ALL_LEVELS, StereoPair, read_packed_pair, read_pair, split_packed
+from pamcli.imaging.vr180 import make_rectilinear
 from pamcli.settings.batches import BatchSettings, MatchSettings, UpscaleSettings
 from pamcli.settings.shared import Engine
 
@@ -223,7 +224,9 @@ class NetworkProcessor(PairProcessor):
         return self._read_views(job.pair)
 
     def _read_views(self, paths: PairPaths) -> StereoPair:
-        pair = self.reader.read(paths).make_rectilinear(self.settings.vr180)
+        pair = self.reader.read(paths)
+        if self.settings.vr180 or pair.span:
+            pair = make_rectilinear(pair, self.settings.vr180)
         return pair.stretch_contrast(eight_bits=self.stretches_eight_bits)
 
     def detect_fault(self, pair: StereoPair) -> Any:

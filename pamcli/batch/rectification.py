@@ -30,10 +30,10 @@ from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.outputs import check_extra_output
 from pamcli.files.pairing import PairPaths
 from pamcli.files.paths import pluralize
-from pamcli.imaging.images import check_encodable
+from pamcli.imaging.images import StereoPair, check_encodable
 from pamcli.imaging.preflight import ENOUGH_MATCHES, check_pair
 from pamcli.imaging.raster import update_exif
-from pamcli.imaging.stereo_pair import StereoPair
+from pamcli.imaging.vr180 import make_rectilinear
 from pamcli.settings.batches import RectifySettings
 from pamcli.settings.options import takes
 
@@ -142,7 +142,7 @@ class _RectifyProcessor(PairProcessor):
         return error
 
     def _read_pair(self, paths: PairPaths) -> StereoPair:
-        return self.reader.read(paths).make_rectilinear(self.settings.vr180)
+        return make_rectilinear(self.reader.read(paths), self.settings.vr180)
 
     def read(self, job: Job) -> tuple[StereoPair, Sequence[str]]:
         if self.frames and self.rectification is None:

@@ -15,9 +15,10 @@ from pamcli.batch.plan import Plan, plan_batch
 from pamcli.batch.processing import Computed, Encoder, NetworkProcessor, Results, encode_view
 from pamcli.batch.run import Batch
 from pamcli.errors import UsageError
-from pamcli.imaging.images import LARGEST_SIDE, RgbImage, check_encodable
+from pamcli.imaging.camera_faults import detect_camera_fault
+from pamcli.imaging.images import LARGEST_SIDE, RgbImage, StereoPair, check_encodable
+from pamcli.imaging.packed_views import RED_CYAN, compute_packed_size, pack_views
 from pamcli.imaging.resize import imresize_to
-from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, compute_packed_size, pack_views
 from pamcli.inference.loading import load_upscaler
 from pamcli.registry.catalog import DEFAULT_SCALE, list_network_files
 from pamcli.settings.batches import UpscaleSettings
@@ -94,7 +95,13 @@ class _UpscaleProcessor(NetworkProcessor):
         return pair, self.find_problems(pair)
 
     def detect_fault(self, pair: StereoPair) -> str | None:
-        return pair.camera_fault if self.kind == "auto" else None
+        if self.kind != "auto":
+            return None
+        files = [file.name for file in pair.files] or [pair.title] * 2
+        for file, view in zip(files, (pair.left, pair.right), strict=True):
+            if fault := detect_camera_fault(view):
+                return f"{file}: {fault}"
+        return None
 
     def apply(self, job: Job, pair: StereoPair) -> Computed:
         fault = self.find_fault(pair)

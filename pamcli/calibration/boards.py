@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pamcli.calibration.bundle_adjustment import Corners
 from pamcli.calibration.geometry import Floats
 from pamcli.errors import InputError, UsageError
-from pamcli.imaging.matching import downscale_to_uint8
+from pamcli.imaging.images import downscale_to_uint8
 
 Grey = NDArray[np.uint8]
 

@@ -15,7 +15,8 @@ from pamcli.calibration.camera import make_rotation
 from pamcli.calibration.geometry import Floats, Pixels, Size
 from pamcli.calibration.rig import LARGEST_SIDE, MOST_EMPTY, Rectification
 from pamcli.errors import InputError
-from pamcli.imaging.matching import match_keypoints, to_grey
+from pamcli.imaging.images import to_grey
+from pamcli.imaging.preflight import match_keypoints
 
 FEATURES = 4000
 FEWEST_MATCHES = 20

@@ -14,7 +14,8 @@ from pamcli.calibration.description import EXTRINSICS, CameraDescription, Extrin
 from pamcli.calibration.feature_rectification import FEATURES, FEWEST_MATCHES, RIVAL
 from pamcli.calibration.geometry import Floats, Pixels
 from pamcli.errors import PamError
-from pamcli.imaging.matching import match_keypoints, to_grey
+from pamcli.imaging.images import to_grey
+from pamcli.imaging.preflight import match_keypoints
 
 FITS = 1.0, 0.004  # row error that half of the matches may have: px, and part of the image height
 MUCH_BETTER = 0.4  # largest ratio of the row error to that of the user's interpretation

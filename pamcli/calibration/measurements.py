@@ -9,15 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pamcli.calibration.geometry import Calibration, Floats, Pixels
-from pamcli.imaging.matching import (
-    Matches,
-    choose_downscaling,
-    downscale_to_uint8,
-    interpolate_peak,
-    match_densely,
-    to_grey,
-)
-from pamcli.imaging.preflight import ENOUGH_MATCHES
+from pamcli.imaging.dense_matching import match_densely
+from pamcli.imaging.images import choose_downscaling, downscale_to_uint8, to_grey
+from pamcli.imaging.preflight import ENOUGH_MATCHES, Matches, interpolate_peak
 
 ENOUGH = 20  # matches that a rotation and a scale require
 FEW = 3  # a ninth of the image needs more matches to be compared with the others
@@ -74,7 +68,7 @@ def summarize_row_offsets(matches: Matches, width: int, height: int) -> RowOffse
         fit[:] = np.linalg.lstsq(terms[keep], matches.dy[keep], rcond=None)[0]
         off = matches.dy - terms @ fit
         keep = np.abs(off) < max(0.5, 3.5 * _measure_spread(off[keep]))
-    good = matches.take(keep)
+    good = matches[keep]
     median, p90 = np.percentile(np.abs(good.dy), (50, 90)).tolist()
     shift, slope, stretch = fit.tolist()
     ninths = itertools.product(("upper", "", "lower"), ("left", "", "right"))

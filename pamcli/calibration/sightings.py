@@ -18,7 +18,7 @@ from pamcli.calibration.boards import (
 )
 from pamcli.calibration.geometry import Floats, Pixels
 from pamcli.errors import InputError
-from pamcli.imaging.matching import to_grey
+from pamcli.imaging.images import to_grey
 
 SHOWN_SIDE, BRIGHTNESS_SIDE = 640, 60  # px, longer side of the images kept for a page and of brightness maps
 COUNTED = 4  # images in which corners are counted: a small board is also found inside a larger one

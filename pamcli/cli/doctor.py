@@ -85,7 +85,9 @@ def _examine(options: Pair, console: Console) -> None:
     from pamcli.calibration.description import StoredCalibration
     from pamcli.calibration.examination import examine, examine_interpretations
     from pamcli.calibration.files import prefix_errors
-    from pamcli.imaging.stereo_pair import read_packed_pair, read_pair
+    from pamcli.imaging.images import read_pair
+    from pamcli.imaging.packed_views import read_packed_pair
+    from pamcli.imaging.vr180 import make_rectilinear
 
     files, reading, recording, stored = options.calibration_files, None, None, None
     inputs = options.inputs or []
@@ -102,8 +104,8 @@ def _examine(options: Pair, console: Console) -> None:
         images = recording.read(first, max_pixels=options.max_pixels, rectify=False)
     elif len(inputs) == 1:
         layout = options.packed or "auto"
-        images = read_packed_pair(Path(inputs[0]), layout, max_pixels=options.max_pixels, name=inputs[0])
-        images = images.make_rectilinear()
+        packed = read_packed_pair(Path(inputs[0]), layout, max_pixels=options.max_pixels, name=inputs[0])
+        images = make_rectilinear(packed)
         if stated := read_stated_calibration(images, options):
             stored = StoredCalibration("photo", rectified=stated)
         elif not files:

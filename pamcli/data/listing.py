@@ -17,9 +17,8 @@ from pamcli.errors import InputError
 from pamcli.files.paths import join_names, list_entries, natural_key, quote
 from pamcli.files.suffixes import IMAGE_SUFFIXES
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.images import read_image
+from pamcli.imaging.images import StereoPair, read_image, stretch_levels
 from pamcli.imaging.resize import resize_area, resize_nearest
-from pamcli.imaging.stereo_pair import StereoPair, stretch_levels
 
 
 class Part(NamedTuple):

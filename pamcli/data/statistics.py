@@ -11,7 +11,8 @@ from PIL import Image
 
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError
-from pamcli.imaging.matching import choose_downscaling, downscale_to_uint8, match_densely, to_grey
+from pamcli.imaging.dense_matching import match_densely
+from pamcli.imaging.images import choose_downscaling, downscale_to_uint8, to_grey
 from pamcli.workers import run_in_processes
 
 LUMA = (0.2989, 0.5870, 0.1140)  # weights of red, green and blue for grey values, as in MATLAB's rgb2gray

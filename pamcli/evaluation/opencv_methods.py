@@ -19,9 +19,7 @@ from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
 from pamcli.evaluation.tables import Fact
 from pamcli.files.paths import pluralize
 from pamcli.imaging.degradation import Degradation
-from pamcli.imaging.images import to_uint8
-from pamcli.imaging.matching import to_grey
-from pamcli.imaging.stereo_pair import stretch_levels
+from pamcli.imaging.images import stretch_levels, to_grey, to_uint8
 
 SETTINGS = {
     "minDisparity": 0,

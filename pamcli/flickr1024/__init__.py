@@ -10,5 +10,5 @@ A stereogram is one image that contains both views of a scene side by side, for 
 | resuming interrupted work | `resumable.py` |
 | from a folder of stereograms to pairs | `stereogram_pairs.py` |
 | the two views of a stereogram, rectified | `rectify_stereogram.py` |
-| the left one of two views | `imaging/left_right_order.py` |
+| the left one of two views | `imaging/dense_matching.py` |
 """

@@ -22,9 +22,9 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.imaging import matching
-from pamcli.imaging.left_right_order import weigh_order
-from pamcli.imaging.matching import Colours, Floats, Grey, Matches, Values
+from pamcli.imaging import images, preflight
+from pamcli.imaging.dense_matching import Colours, Grey, Values, match_densely, weigh_order
+from pamcli.imaging.preflight import Floats, Matches
 
 _SAME, _EXCEPTIONS = 18, 0.01  # grey levels by which a margin may differ (JPEG), share of larger ones
 _SAMPLES = 300  # approximate number of pixels checked per line
@@ -249,8 +249,8 @@ def rectify_stereogram(
     boxes = find_views(image)
     views = [np.ascontiguousarray(box.of(image)) for box in boxes]
     size = boxes[0].size
-    found, factor = matching.find_matches(views[0], views[1], (REACH * size[1], 1.5 * MOST_OFFSET * size[0]))
-    matches = matching.refine_matches(views[0], views[1], found, factor, 500)
+    found, factor = preflight.find_matches(views[0], views[1], (REACH * size[1], 1.5 * MOST_OFFSET * size[0]))
+    matches = preflight.refine_matches(views[0], views[1], found, factor, 500)
     fit = fit_rows(matches, size) if len(matches) >= FEWEST_MATCHES else None
     if fit is None or fit.inliers.sum() < FEWEST_MATCHES:
         count = 0 if fit is None else int(fit.inliers.sum())
@@ -265,12 +265,12 @@ def rectify_stereogram(
         raise StereogramError(f"the rows differ by {fit.residual:.1f} px after rectification")
     maps = fit.maps(size)
     straight = [warp_view(view, places) for view, places in zip(views, maps, strict=True)]
-    factor = matching.choose_downscaling(size, _AREA, _WIDTH)
-    small = [matching.downscale_to_uint8(view, factor) for view in straight]
-    greys = [matching.to_grey(view) for view in small]
+    factor = images.choose_downscaling(size, _AREA, _WIDTH)
+    small = [images.downscale_to_uint8(view, factor) for view in straight]
+    greys = [images.to_grey(view) for view in small]
     spare = _SPARE * size[1] / factor + 2
     nearest, farthest = np.percentile(matches.disparity[fit.inliers] / factor, (99.5, 0.5))
-    match = matching.match_densely(greys[0], greys[1], int(farthest - spare), int(nearest + spare))
+    match = match_densely(greys[0], greys[1], int(farthest - spare), int(nearest + spare))
     if match.first_seen.mean() < FEWEST_SEEN:
         raise StereogramError(f"the halves differ: only {match.first_seen.mean():.0%} of the pixels match")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.imaging.images import find_nearest_quality
+from pamcli.imaging.jpeg import find_nearest_quality
 
 if TYPE_CHECKING:
     from pamcli.imaging.images import RgbImage

@@ -1,11 +1,11 @@
-"""Read images as RGB of 8 or 16 bits, and write them with their metadata."""
+"""Read images and pairs as RGB of 8 or 16 bits, convert their levels, and write images with metadata."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, get_args
+from typing import Any, BinaryIO
 
 import imageio.v3 as iio
 import numpy as np
@@ -15,36 +15,28 @@ from PIL.ExifTags import Base
 from PIL.GifImagePlugin import GifImageFile
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
-from PIL.MpoImagePlugin import MpoImageFile
 from PIL.PpmImagePlugin import PpmImageFile
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.paths import video_error
 from pamcli.files.safe_reading import open_source
-from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES, STEREOGRAM_SUFFIXES, PackedLayout
+from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
 from pamcli.imaging import raster, tiff
 from pamcli.imaging.heif import HEIF_BRANDS, read_heif
+from pamcli.imaging.jpeg import JPEG, find_nearest_quality, split_mpo
 from pamcli.validation import check_arguments
 
 _SUPPORTED = "supported formats are PNG, JPEG, TIFF, WebP, AVIF, HEIC, BMP, PPM and GIF"
-JPEG = b"\xff\xd8\xff"  # first bytes of a JPEG file
-_DISPARITY = "Multi-Frame Image: (Disparity)"
-_THUMBNAIL = "Large Thumbnail"
-_HINT = "state the layout with `packed` lr, rl, tb or bt"
 _LARGEST_DPI = 65535  # of a JPEG file
 _LARGEST_JPEG_EXIF = 65527  # bytes; larger EXIF blocks do not fit into a JPEG file and are dropped
 LARGEST_SIDE = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}  # px, of the formats that have a quality
 
-# Annex K of the JPEG standard, which libjpeg scales by the quality.
-LUMINANCE = np.array(
-    (
-        *(16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55),
-        *(14, 13, 16, 24, 40, 57, 69, 56, 14, 17, 22, 29, 51, 87, 80, 62),
-        *(18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92),
-        *(49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98, 112, 100, 103, 99),
-    )
-)
+Levels = tuple[int, int]  # levels of a file that become 0 and the largest one
+ALL_LEVELS = 0, 65535
+_LOW_CONTRAST = {np.dtype(np.uint8): 0.5, np.dtype(np.uint16): 0.25}
+"""Shares of the levels; images that use more are left as they are."""
+_OUTLIERS = 0.1, 99.9  # percentiles of both images together that become the lowest and the highest level
 
 
 @dataclass(frozen=True)
@@ -66,6 +58,55 @@ class RgbImage:
         shape: tuple[int, ...] = getattr(pixels, "shape", ())
         if dtype not in (np.uint8, np.uint16) or len(shape) != 3 or shape[2] != 3 or not pixels.size:
             raise InputError(f"an image must be (H, W, 3) of uint8 or uint16, got {shape} of {dtype}")
+
+
+@dataclass(frozen=True)
+class StereoPair:
+    """Two views of one size and orientation. Raises InputError if these differ."""
+
+    left: RgbImage
+    right: RgbImage
+    name: str  # name of the pair in messages
+    files: tuple[Path, ...] = ()  # files of the views; empty if `name` describes the source
+    same_size: bool = True  # False if a calibration permits views of two sizes
+    levels: Levels = ALL_LEVELS
+    unstretched: tuple[np.ndarray, ...] = ()
+    """Pixels of both views before `stretch_contrast`, if it changed them."""
+    stated: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the `Calibration` that the source states for these views; empty if it states none."""
+    note: str | None = None  # on how the views were read, for the user
+    span: Sequence[float] | None = None
+    """Degrees that the views of a VR180 photo span, as `vr180.HALF_SPHERE`."""
+    height: int = field(init=False)
+    width: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        left, right = self.left.pixels.shape, self.right.pixels.shape
+        if self.left.orientation != self.right.orientation:
+            found = f"{self.left.orientation} and {self.right.orientation}"
+            reason = f"{self.name}: the views have different EXIF orientations ({found})"
+            raise InputError(reason, "rotate the pixels of both images and remove the orientation tags")
+        if left != right and self.same_size:
+            names = [*map(str, self.files)] or [f"{self.name}: the left view", "the right view"]
+            sizes = f"{names[0]} is {left[1]}x{left[0]} but {names[1]} is {right[1]}x{right[0]}"
+            hint = "resize or crop both to one size; pam rectify --calibration FILE accepts the sizes in FILE"
+            raise InputError(f"{sizes}: both images of a rectified pair must have the same size", hint)
+        object.__setattr__(self, "height", left[0])
+        object.__setattr__(self, "width", left[1])
+
+    @property
+    def title(self) -> str:
+        """File names without folders; equal names appear once."""
+        return ", ".join(dict.fromkeys(file.name for file in self.files or (Path(self.name),)))
+
+    def stretch_contrast(self, *, eight_bits: bool = False) -> "StereoPair":
+        """Stretch views of low contrast as `stretch_levels` does; others stay unchanged."""
+        before = self.left.pixels, self.right.pixels
+        left, right, levels = stretch_levels(*before, eight_bits=eight_bits)
+        if levels == ALL_LEVELS:
+            return self
+        views = replace(self.left, pixels=left), replace(self.right, pixels=right)
+        return replace(self, left=views[0], right=views[1], levels=levels, unstretched=before)
 
 
 @check_arguments
@@ -91,7 +132,9 @@ def read_image(
     name = name or ("the data" if isinstance(source, bytes) else str(source))
     source = Path(source) if isinstance(source, str) else source
     with open_source(source, name) as stream:
-        if split_mpo(stream, name, expect_pair=False):
+        is_jpeg = stream.read(len(JPEG)) == JPEG
+        stream.seek(0)
+        if is_jpeg and split_mpo(stream, name, expect_pair=False):
             raise InputError(f"{name} holds both views", "pass this file alone instead of two images")
         return decode_image(stream, name, max_pixels)
 
@@ -140,11 +183,68 @@ def make_upright(decoded: raster.Decoded) -> RgbImage:
     )
 
 
+def read_pair(left: Path, right: Path, *, max_pixels: int | None, same_size: bool = True) -> StereoPair:
+    """Read both views. Raises InputError as `read_image` and `StereoPair` do."""
+    one, two = read_image(left, max_pixels=max_pixels), read_image(right, max_pixels=max_pixels)
+    return StereoPair(one, two, f"{left}, {right}", (left, right), same_size)
+
+
+def stretch_levels(
+    left: np.ndarray, right: np.ndarray, *, eight_bits: bool = False
+) -> tuple[np.ndarray, np.ndarray, Levels]:
+    """Stretch images (H, W, 3) of low contrast over all levels, both alike; return the levels used.
+
+    uint16 images are stretched, and with `eight_bits` uint8 images, too.
+    """
+    kind = left.dtype
+    if kind != right.dtype or kind not in _LOW_CONTRAST or (kind == np.uint8 and not eight_bits):
+        return left, right, ALL_LEVELS
+    some = left[:: max(1, len(left) // 500)].ravel(), right[:: max(1, len(right) // 500)].ravel()
+    samples = np.concatenate(some)
+    low, high = np.percentile(samples, _OUTLIERS).astype(int).tolist()
+    largest = np.iinfo(kind).max
+    if not 0 < high - low < _LOW_CONTRAST[kind] * largest:
+        return left, right, ALL_LEVELS
+    factor = np.float32(largest / (high - low))
+    stretched = [left, right]
+    for place, view in enumerate(stretched):
+        levels = ((view.astype(np.float32) - low) * factor).clip(0, largest)
+        stretched[place] = np.rint(levels).astype(kind)
+    return stretched[0], stretched[1], (low, high)
+
+
 def to_uint8(pixels: np.ndarray) -> np.ndarray:
     """Convert uint16 to uint8 with rounding (65535 becomes 255); uint8 stays unchanged."""
     if pixels.dtype == np.uint16:
         pixels = (pixels.astype(np.uint32) + 128) // 257
     return pixels.astype(np.uint8, copy=False)
+
+
+def choose_downscaling(shape: tuple[int, ...], area: int, width: int) -> int:
+    """Return the smallest whole factor that downscales (H, W, ...) to at most an area and a width."""
+    return max(1, -(-shape[1] // width), int(np.ceil(np.sqrt(shape[0] * shape[1] / area))))
+
+
+def downscale_to_uint8(view: np.ndarray, factor: int) -> np.ndarray:
+    """Downscale (H, W, ...) uint8 or uint16 (its levels stretched) to uint8 by a whole factor, as means."""
+    import cv2
+
+    height, width = view.shape[0] // factor, view.shape[1] // factor
+    small = view
+    if factor > 1:
+        cut = view[: height * factor, : width * factor]
+        small = cv2.resize(cut, (width, height), interpolation=cv2.INTER_AREA)
+    if small.dtype == np.uint16:
+        small = cv2.normalize(small, None, 0, 255, cv2.NORM_MINMAX, cv2.CV_8U)
+    return np.ascontiguousarray(small, dtype=np.uint8)
+
+
+def to_grey(view: np.ndarray) -> np.ndarray:
+    """Convert RGB (H, W, 3), uint8 or uint16, to 8-bit grey levels (H, W)."""
+    import cv2
+
+    view = np.ascontiguousarray(to_uint8(view))
+    return np.asarray(cv2.cvtColor(view, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
 
 
 def check_encodable(suffix: str, *, height: int, width: int, bits: int, alpha: bool, name: str) -> None:
@@ -210,16 +310,6 @@ def encode_mask(mask: np.ndarray) -> bytes:
     return raster.encode_png(mask.astype(np.uint8) * np.uint8(255))
 
 
-def try_formats() -> tuple[str, ...]:
-    """Write and read each image format in memory, and return their suffixes. Raises InputError on failure."""
-    ramp = np.arange(16 * 16 * 3, dtype=np.uint8).reshape(16, 16, 3)
-    for suffix in IMAGE_OUTPUT_SUFFIXES:
-        read = read_image(encode_image(RgbImage(ramp), suffix, name=suffix), name=suffix).pixels
-        if read.shape != ramp.shape:
-            raise InputError(f"an image of shape {ramp.shape} written as {suffix} is read as {read.shape}")
-    return tuple(IMAGE_OUTPUT_SUFFIXES)
-
-
 def _read_with_pillow(
     plugin: type[ImageFile], stream: BinaryIO, name: str, max_pixels: int | None
 ) -> raster.Decoded:
@@ -246,84 +336,6 @@ def _read_with_pillow(
         exif, dpi = image.info.get("exif", b""), image.info.get("dpi")
     stated = {"icc_profile": icc_profile, "exif": exif, "jpeg_quality": quality, "dpi": dpi}
     return np.atleast_3d(samples), stated
-
-
-def read_jpeg_header(stream: BinaryIO, name: str) -> JpegImageFile | None:
-    """Read the header of a JPEG file, and None for other files; the stream stays at its start."""
-    is_jpeg = stream.read(len(JPEG)) == JPEG
-    stream.seek(0)
-    if not is_jpeg:
-        return None
-    with raster.report_damage(name), raster.ignore_header_warnings():
-        image = JpegImageFile(stream)
-    stream.seek(0)
-    return image
-
-
-def split_mpo(stream: BinaryIO, name: str, *, expect_pair: bool) -> list[bytes]:
-    """Return both JPEG views of a stereo camera's MPO, or an empty list for other files.
-
-    Phones store previews and gain maps in the same way: without `expect_pair`, only marked views count.
-    """
-    image = read_jpeg_header(stream, name)
-    if image is None or "mp" not in image.info:
-        return []
-    base = image.info["mpoffset"]
-    with raster.report_damage(name), raster.ignore_header_warnings():
-        try:
-            entries = (MpoImageFile(stream).mpinfo or {})[0xB002]
-        except (SyntaxError, ValueError, KeyError, AssertionError):
-            if expect_pair:
-                raise
-            entries = []
-        finally:
-            stream.seek(0)
-    found = [each for each in entries if each["Attribute"]["MPType"] == _DISPARITY]
-    if not found and expect_pair:
-        found = [each for each in entries if not each["Attribute"]["MPType"].startswith(_THUMBNAIL)]
-    if len(found) < 2:
-        return []
-    if len(found) > 2:
-        raise InputError(f"{name} holds {len(found)} views", "save two of them as separate images")
-    data = stream.read()
-    stream.seek(0)
-    views = []
-    for entry in found:
-        start = entry["DataOffset"] and entry["DataOffset"] + base
-        if start + entry["Size"] > len(data):
-            raise InputError(f"{name} is damaged or truncated: a view ends beyond the end of the file")
-        views.append(data[start : start + entry["Size"]])
-    return views
-
-
-def read_stated_layout(stream: BinaryIO, name: str) -> PackedLayout:
-    """Return the layout in the stereoscopic descriptor of a JPS file (VRex, 1997), by default cross-eyed."""
-    image = read_jpeg_header(stream, name)
-    segment = dict(image.applist).get("APP3", b"") if image else b""
-    if not segment.startswith(b"_JPSJPS_") or len(segment) < 14:
-        if name.lower().endswith(STEREOGRAM_SUFFIXES):
-            return "rl"
-        raise InputError(f"{name} does not state how it holds two views", _HINT)
-    _separation, flags, arrangement, kind = segment[10:14]
-    if kind != 1:
-        raise InputError(f"{name} holds one view according to its header", _HINT)
-    left_first = bool(flags & 4)
-    if arrangement in (1, 4):
-        return "red-cyan" if arrangement == 4 else "rows-lr" if left_first else "rows-rl"
-    if arrangement not in (2, 3):
-        raise InputError(f"{name} has the unknown layout {arrangement} in its header", _HINT)
-    beside = arrangement == 2
-    order = ("lr" if left_first else "rl") if beside else ("tb" if left_first else "bt")
-    half = "-half" if flags & (2 if beside else 1) else ""
-    return next(layout for layout in get_args(PackedLayout) if layout == order + half)
-
-
-def find_nearest_quality(total: int, places: Any = ...) -> int:
-    """Return the quality whose divisors at `places` of the table (row by row) sum up nearest to `total`."""
-    qualities = np.arange(100, 0, -1)
-    percent = np.where(qualities < 50, 5000 // qualities, 200 - 2 * qualities)[:, None]
-    tables = ((LUMINANCE * percent + 50) // 100).clip(1, 255)
-    return int(qualities[np.abs(tables[:, places].sum(axis=1) - total).argmin()])
 
 
 _Reader = Callable[[BinaryIO, str, int | None], raster.Decoded]

@@ -146,11 +146,11 @@ def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Decoded:
             if len(head) < 8 or length + 4 > end - stream.tell():  # before Python allocates memory for it
                 raise EOFError("the file ends too early")
             data = stream.read(length)
-            chunk = _make_chunk(kind, data)
-            if chunk[-1] != stream.read(4):
+            checksum = stream.read(4)
+            if checksum != zlib.crc32(data, zlib.crc32(kind)).to_bytes(4):
                 raise ValueError(f"wrong checksum in {kind.decode('ascii', 'replace')}")
             if kind in (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"):
-                pixels += chunk
+                pixels += head, data, checksum
             if kind == b"IHDR":
                 width, height, depth, colors = struct.unpack_from(">IIBB", data)
                 check_size(width, height, name, max_pixels)
@@ -207,8 +207,7 @@ def encode_png(
 
 def _make_chunk(kind: bytes, data: bytes) -> tuple[bytes, bytes, bytes]:
     """Return length and kind, data, and checksum of a chunk."""
-    checksum = zlib.crc32(data, zlib.crc32(kind))
-    return struct.pack(">I4s", len(data), kind), data, checksum.to_bytes(4, "big")
+    return struct.pack(">I4s", len(data), kind), data, zlib.crc32(data, zlib.crc32(kind)).to_bytes(4)
 
 
 def read_webp(stream: BinaryIO, name: str, max_pixels: int | None) -> Decoded:

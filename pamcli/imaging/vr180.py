@@ -5,22 +5,19 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from pamcli.errors import InputError
-from pamcli.imaging.images import RgbImage, read_jpeg_header
+from pamcli.imaging.images import StereoPair
+from pamcli.imaging.jpeg import read_jpeg_header
 from pamcli.imaging.raster import report_damage
 
 FIELD_OF_VIEW = 90.0  # degrees of the view that is made of a photo if no other is asked for
 HALF_SPHERE = (-90.0, 90.0, -90.0, 90.0)  # degrees at the left, right, upper and lower edge of 180 degrees
 FULL_SPHERE = (-180.0, 180.0, -90.0, 90.0)
-_SEAM, _POLE = 1.5, 0.2
-"""Limits for a panorama of 360 degrees: difference of its outer columns relative to neighbouring ones, and
-variation of its outer rows, which are the poles, relative to the middle one."""
 _XMP, _EXTENSION = b"http://ns.adobe.com/xap/1.0/\0", b"http://ns.adobe.com/xmp/extension/\0"
 _LARGEST_SIDE = 32766  # of an image that OpenCV remaps
 
@@ -59,43 +56,39 @@ def _parse_span(text: bytes) -> tuple[float, ...]:
     return tuple(edges)
 
 
-def is_panorama(pixels: np.ndarray) -> bool:
-    """Return True if an image (H, W, 3) looks like an equirectangular panorama of 360 degrees."""
-    height, width = pixels.shape[:2]
-    if width != 2 * height or height < 32:
-        return False
-    grey = pixels[:, [0, 1, -2, -1]].astype(np.float32).mean(axis=2)
-    seam, beside = (float(np.abs(grey[:, a] - grey[:, b]).mean()) for a, b in ((0, 3), (0, 1)))
-    first, middle, last = pixels[[0, height // 2, -1]].astype(np.float32).mean(axis=2).std(axis=1)
-    has_poles = max(first, last) < _POLE * middle < grey[:, 0].std()  # not a black frame
-    return bool(has_poles and seam <= _SEAM * beside + 0.01 * middle)
+def make_rectilinear(pair: StereoPair, field_of_view: float | None = None) -> StereoPair:
+    """Return the views that cameras without distortion see straight ahead, `field_of_view` degrees wide.
 
+    Views that are twice as wide as high span 360 degrees, others 180 degrees. The pair states its calibration
+    except for the baseline, which is not known: 0.
 
-def make_rectilinear(
-    views: Sequence[RgbImage], field_of_view: float, span: Sequence[float], name: str
-) -> tuple[list[RgbImage], dict[str, Any]]:
-    """Make the views that cameras without distortion see straight ahead, and their calibration.
-
-    `span` is that of the panoramas, as `HALF_SPHERE`; the results span `field_of_view` degrees. The baseline
-    is 0, as it is not known.
+    None: those of a VR180 photo become 90 degrees wide, and others stay unchanged.
     """
+    if pair.span is None and field_of_view is None:
+        return pair
     import cv2
 
-    height, width = views[0].pixels.shape[:2]
+    height, width, angle = pair.height, pair.width, field_of_view or FIELD_OF_VIEW
+    span = pair.span or (FULL_SPHERE if width == 2 * height else HALF_SPHERE)
     left, right, top, bottom = np.radians(span)
-    half = math.radians(field_of_view) / 2
+    half = math.radians(angle) / 2
     if half > min(-left, right, -top, bottom) + 1e-6:
-        raise InputError(f"{name} spans less than {field_of_view:g} degrees", "reduce `vr180`")
+        raise InputError(f"{pair.name} spans less than {angle:g} degrees", "reduce `vr180`")
     focal = width / (right - left)  # pixels per radian
     side = 2 * round(focal * math.tan(half))
     if max(height, width, side) > _LARGEST_SIDE:
-        raise InputError(f"{name} is {width}x{height}, which is too large", "reduce the images, or `vr180`")
+        reason = f"{pair.name} is {width}x{height}, which is too large"
+        raise InputError(reason, "reduce the images, or `vr180`")
     middle = (side - 1) / 2
     x, y = np.meshgrid(*[(np.arange(side) - middle) / focal] * 2)
     longitude, latitude = np.arctan(x), np.arctan2(y, np.hypot(x, 1))
     across = ((longitude - left) / (right - left) * width - 0.5).astype(np.float32)
     down = ((latitude - top) / (bottom - top) * height - 0.5).astype(np.float32)
     edges: dict[str, Any] = {"interpolation": cv2.INTER_CUBIC, "borderMode": cv2.BORDER_REPLICATE}
-    made = [replace(view, pixels=cv2.remap(view.pixels, across, down, **edges), alpha=None) for view in views]
+    made = [
+        replace(view, pixels=cv2.remap(view.pixels, across, down, **edges), alpha=None)
+        for view in (pair.left, pair.right)
+    ]
     stated = {"focal_length": float(focal), "baseline": 0.0, "principal": (middle, middle)}
-    return made, {**stated, "size": (side, side)}
+    stated["size"] = side, side
+    return replace(pair, left=made[0], right=made[1], stated=stated, span=None)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pamcli import __version__
-from pamcli.errors import DeviceError, PamError, describe_missing_package
+from pamcli.errors import DeviceError, InputError, PamError, describe_missing_package
 from pamcli.registry.catalog import REGISTERED, locate
 
 PACKAGES = (
@@ -57,9 +57,15 @@ def check_packages() -> dict[str, str]:
 
 def check_formats() -> str:
     """Return the image formats after writing and reading each in memory; raise InputError on failure."""
-    from pamcli.imaging.images import try_formats
+    from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
+    from pamcli.imaging.images import RgbImage, encode_image, read_image
 
-    return ", ".join(try_formats())
+    ramp = np.arange(16 * 16 * 3, dtype=np.uint8).reshape(16, 16, 3)
+    for suffix in IMAGE_OUTPUT_SUFFIXES:
+        read = read_image(encode_image(RgbImage(ramp), suffix, name=suffix), name=suffix).pixels
+        if read.shape != ramp.shape:
+            raise InputError(f"an image of shape {ramp.shape} written as {suffix} is read as {read.shape}")
+    return ", ".join(IMAGE_OUTPUT_SUFFIXES)
 
 
 def check_processor() -> dict[str, str]:

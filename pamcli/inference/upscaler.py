@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
+from pamcli.imaging.images import ALL_LEVELS, Levels, stretch_levels
 from pamcli.imaging.resize import imresize_to
-from pamcli.imaging.stereo_pair import ALL_LEVELS, restore_levels, stretch_levels
 from pamcli.inference import Progress
 from pamcli.inference.device import catch_memory_errors
 from pamcli.inference.images import Pixels, check_pair
@@ -183,3 +183,14 @@ class StereoUpscaler:
         compute = partial(self.model.upscale, both=both)
         found = self._budget.run(compute, left, right, scale=scale, results=results, progress=report)
         return list(found.values())
+
+
+def restore_levels(pixels: np.ndarray, unstretched: np.ndarray, levels: Levels) -> np.ndarray:
+    """Undo `stretch_levels` on an upscaled image; levels outside of the stretched ones are interpolated."""
+    low, high = levels
+    restored = low + pixels * ((high - low) / 65535)
+    beyond = unstretched - unstretched.clip(low, high).astype(np.float32)
+    if beyond.any():
+        upscaled = imresize_to(beyond, pixels.shape[1], pixels.shape[0])
+        restored += upscaled.clip(beyond.min(), beyond.max())
+    return np.rint(restored).astype(np.uint16)

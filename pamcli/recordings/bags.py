@@ -24,9 +24,8 @@ from pamcli.calibration.rig import Rectification
 from pamcli.errors import InputError, UsageError, import_extra
 from pamcli.files.paths import check_regular, join_names, quote
 from pamcli.files.suffixes import BAG_PREFIX
-from pamcli.imaging.images import RgbImage, read_image
+from pamcli.imaging.images import RgbImage, StereoPair, read_image
 from pamcli.imaging.raster import check_size, report_damage
-from pamcli.imaging.stereo_pair import StereoPair
 
 IMAGES = ("sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage")
 CAMERA_INFO = "sensor_msgs/msg/CameraInfo"

@@ -18,7 +18,7 @@ from pamcli.batch.camera_files import finish_calibration, load_rectified_calibra
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.rig import Rectification, Rig
 from pamcli.imaging.images import RgbImage
-from pamcli.imaging.stereo_pair import split_packed
+from pamcli.imaging.packed_views import split_packed
 from pamcli.imaging.temporal_fusion import PreviousFrame, fuse_frames
 from pamcli.inference.loading import load_matcher
 from pamcli.settings.live import LiveSettings

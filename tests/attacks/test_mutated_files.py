@@ -30,8 +30,8 @@ from pamcli.files.pairing import read_pair_list
 from pamcli.flickr1024.stores import read_index
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_image
+from pamcli.imaging.packed_views import read_packed_pair
 from pamcli.imaging.raster import encode_png
-from pamcli.imaging.stereo_pair import read_packed_pair
 from pamcli.imaging.tiff import encode_tiff
 from pamcli.imaging.videos import Video
 from pamcli.recordings.bags import Recording

@@ -14,8 +14,7 @@ from pamcli.calibration.examination import examine
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.measurements import summarize_row_offsets
 from pamcli.calibration.rig import Rig
-from pamcli.imaging.matching import Matches
-from pamcli.imaging.preflight import Finding
+from pamcli.imaging.preflight import MATCH, Finding
 
 SIZE = (400, 250)
 Views = tuple[np.ndarray, np.ndarray]
@@ -91,7 +90,9 @@ def test_a_camera_that_turned_since(room: Room) -> None:
 )
 def test_row_offsets_are_described(slope: float, shift: float, said: str) -> None:
     x, y = (each.ravel() for each in np.meshgrid(np.linspace(0, 399, 20), np.linspace(0, 249, 20)))
-    rows = summarize_row_offsets(Matches(x, y, np.zeros(400), shift + slope * (x - 199.5)), *SIZE)
+    rows = summarize_row_offsets(
+        np.rec.fromarrays([x, y, np.zeros(400), shift + slope * (x - 199.5)], MATCH), *SIZE
+    )
     assert rows.pattern == said
 
 

@@ -16,7 +16,7 @@ from pamcli.flickr1024.rectify_stereogram import (
     fit_rows,
     rectify_stereogram,
 )
-from pamcli.imaging.matching import Matches
+from pamcli.imaging.preflight import MATCH
 
 PLANE = 15
 """Disparity of the plane of focus: the wall and the farthest disc lie behind it, the other discs before."""
@@ -114,7 +114,7 @@ def test_rows_are_fitted_in_spite_of_wrong_matches() -> None:
     x, y, disparity = rng.uniform(0, 599, 400), rng.uniform(0, 399, 400), rng.uniform(-40, 60, 400)
     dy = 2 + 0.006 * (x - 299.5) + 0.001 * (y - 199.5) - 0.004 * disparity + rng.normal(0, 0.15, 400)
     dy[:140] += rng.uniform(-9, 9, 140)
-    fit = fit_rows(Matches(x, y, disparity, dy), (400, 600))
+    fit = fit_rows(np.rec.fromarrays([x, y, disparity, dy], MATCH), (400, 600))
     assert (fit.offset, fit.zoom) == (pytest.approx(2, abs=0.1), pytest.approx(0.001, abs=3e-4))
     assert fit.rotation == pytest.approx(0.006, abs=2e-4)
     assert fit.second_rotation == pytest.approx(0.004, abs=1.5e-3)

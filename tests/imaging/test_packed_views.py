@@ -12,8 +12,8 @@ from PIL import Image
 
 from pamcli.errors import InputError
 from pamcli.files.suffixes import PackedLayout, Packing
-from pamcli.imaging.images import RgbImage, encode_image, read_image
-from pamcli.imaging.stereo_pair import StereoPair, compute_packed_size, pack_views, read_packed_pair
+from pamcli.imaging.images import RgbImage, StereoPair, encode_image, read_image
+from pamcli.imaging.packed_views import compute_packed_size, pack_views, read_packed_pair
 
 
 def smooth(seed: int, height: int = 24, width: int = 32) -> np.ndarray:

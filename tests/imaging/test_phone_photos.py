@@ -13,10 +13,10 @@ from PIL import Image
 
 from pamcli.errors import InputError
 from pamcli.files.paths import are_packed, states_layout
-from pamcli.imaging.images import RgbImage, read_image
-from pamcli.imaging.preflight import check_pair
-from pamcli.imaging.stereo_pair import StereoPair, read_packed_pair
-from pamcli.imaging.vr180 import is_panorama
+from pamcli.imaging.images import RgbImage, StereoPair, read_image
+from pamcli.imaging.packed_views import read_packed_pair
+from pamcli.imaging.preflight import check_pair, is_panorama
+from pamcli.imaging.vr180 import make_rectilinear
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 CAMERAS = [made.camera(0.7, 0.5, 0.5, (0, 0, 0)), made.camera(0.7, 0.52, 0.5, (19200, 0, 0))]
@@ -124,7 +124,7 @@ def test_a_vr180_photo_becomes_rectilinear_views() -> None:
     for parts in (9, 20):
         pair = read(made.vr180(left, right, (512, 512), parts=parts))
         assert pair.span == (-90, 90, -90, 90)
-    flat = pair.make_rectilinear(80)
+    flat = make_rectilinear(pair, 80)
     focal = 512 / np.pi
     side = 2 * round(focal * np.tan(np.radians(40)))
     assert flat.left.pixels.shape == (side, side, 3)
@@ -137,14 +137,14 @@ def test_a_vr180_photo_becomes_rectilinear_views() -> None:
     )
     assert np.abs(moved - flat.left.pixels[20:-20, columns, 0]).mean() < 1.5
     with pytest.raises(InputError, match="less than 150 degrees"):
-        StereoPair(pair.left, pair.right, "photo", span=(-60, 60, -90, 90)).make_rectilinear(150)
+        make_rectilinear(StereoPair(pair.left, pair.right, "photo", span=(-60, 60, -90, 90)), 150)
 
 
 def test_panoramas_of_360_degrees_are_named_and_cut() -> None:
     half = [panorama(move) for move in (0.0, 0.2)]
     whole = [np.pad(view, ((0, 0), (256, 256), (0, 0)), "symmetric") for view in half]
     one, two = (
-        StereoPair(*map(RgbImage, views), "pair").make_rectilinear(80)
+        make_rectilinear(StereoPair(*map(RgbImage, views), "pair"), 80)
         for views in (half, whole)  # type: ignore[arg-type]
     )
     assert np.abs(one.left.pixels.astype(int) - two.left.pixels).max() <= 1

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
-from pamcli.imaging.matching import DenseMatch
+from pamcli.imaging.dense_matching import DenseMatch
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.result import StereoResult
 from pamcli.training import labels

@@ -13,8 +13,8 @@ from pamcli.data.listing import Listed
 from pamcli.data.source import Files, make_info
 from pamcli.errors import UsageError
 from pamcli.files.suffixes import BAG_PREFIX
+from pamcli.imaging.images import StereoPair
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS
-from pamcli.imaging.stereo_pair import StereoPair
 from pamcli.recordings.bags import Recording
 
 LOG = logging.getLogger("pamcli")

@@ -13,8 +13,10 @@ from pamcli.files.pairing import read_pair_list, resolve_packed
 from pamcli.files.paths import list_entries, list_images_by_stem, match_template, quote, states_layout
 from pamcli.files.suffixes import DISPARITY_INPUT_SUFFIXES, TABLE_SUFFIXES
 from pamcli.imaging.disparity_units import read_disparity_file
+from pamcli.imaging.images import StereoPair
+from pamcli.imaging.packed_views import read_packed_pair
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS
-from pamcli.imaging.stereo_pair import StereoPair, read_packed_pair
+from pamcli.imaging.vr180 import make_rectilinear
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
@@ -69,7 +71,7 @@ def _is_packed(root: Path) -> bool:
 
 def _read_packed(files: Files, layout: Any) -> StereoPair:
     name = str(files.left)
-    return read_packed_pair(files.left, layout, max_pixels=DEFAULT_MAX_PIXELS, name=name).make_rectilinear()
+    return make_rectilinear(read_packed_pair(files.left, layout, max_pixels=DEFAULT_MAX_PIXELS, name=name))
 
 
 def _read(name: str, path: Path, scale: float | None) -> dict[str, Any]:

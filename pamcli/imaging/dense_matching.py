@@ -1,18 +1,26 @@
-"""Determine which of two images is the left one, from half-occlusions.
+"""Match two images densely (OpenCV's semi-global matching), and determine which is the left one.
 
-Disparity is first x - second x. If the first image is the left one, larger is nearer; otherwise smaller is.
-The contour between two surfaces is the edge of the nearer one and moves with it from image to image. So at
-each disparity step, the edges are compared with the other image at both disparities and vote for the better
-one as the nearer. A second, weak hint: points lower in an image are usually nearer.
+Either image may be the left one: x in the first and x - disparity in the second show the same point, and
+disparities may have either sign.
+
+The order follows from half-occlusions. If the first image is the left one, larger disparities are nearer;
+otherwise smaller ones are. The contour between two surfaces is the edge of the nearer one and moves with it
+from image to image. So at each disparity step, the edges are compared with the other image at both
+disparities and vote for the better one as the nearer. A second, weak hint: points lower in an image are
+usually nearer.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.imaging.matching import Colours, DenseMatch, Values
-
+Grey = NDArray[np.uint8]
+Colours = NDArray[np.uint8]
+Values = NDArray[np.float32]
 _Ints = NDArray[np.intp]
 
+_CONSISTENT = 1.0  # px, largest difference between both images' disparities for a point visible in both
 _STEP = 2.0  # px, smallest disparity step, as an edge is located to about one
 _HIDDEN = 6  # px by which an unmatched strip may be wider than its step
 _MARGIN = 3  # columns at the sides of an image without a vote
@@ -26,6 +34,59 @@ _EXPLAINED = 0.35  # share of an edge that may differ from its match, beyond the
 _MOST = 40.0  # largest weight of an edge
 _TILES = 8  # the image is split into 8 x 8 tiles, whose agreement measures certainty
 _WEIGHTS = (5.0, 1.0, 2.0)  # of vote, agreement and rows; see scripts/check_stereograms.py
+
+
+class DenseMatch(NamedTuple):
+    """Disparities of two images, first x - second x, px."""
+
+    first: Values  # (H, W) for every pixel, including wrong ones
+    second: Values  # (H, W) for the second image; x + disparity is the position in the first
+    first_seen: NDArray[np.bool_]  # (H, W) mask of pixels whose match leads back to them
+    second_seen: NDArray[np.bool_]
+
+
+def match_densely(first: Grey, second: Grey, low: int, high: int) -> DenseMatch:
+    """Match two images (H, W) of one size with disparities from low to high (px), both included."""
+    one = _match_semi_global(first, second, low, high)
+    two = _match_semi_global(second[:, ::-1], first[:, ::-1], low, high)[:, ::-1]
+    return DenseMatch(one, two, _check_consistency(one, two, -1), _check_consistency(two, one, 1))
+
+
+def match_reliably(left: Grey, right: Grey, most: int) -> Values:
+    """Return the disparities (H, W), 0 to `most` px, of a rectified pair where block matching is reliable.
+
+    On 20 KITTI pairs, these are 80.5 % of the pixels with ground truth, 2.4 % of them wrong (D1).
+    """
+    sure = {"uniquenessRatio": 15, "speckleWindowSize": 100, "speckleRange": 2, "P2": 500, "preFilterCap": 31}
+    one = _match_semi_global(left, right, 0, most, **sure)
+    two = _match_semi_global(right[:, ::-1], left[:, ::-1], 0, most, **sure)[:, ::-1]
+    one, two = (np.where(each >= 0, each, np.float32(np.nan)) for each in (one, two))
+    return np.where(_check_consistency(one, two, -1), one, np.float32(np.nan))
+
+
+def _match_semi_global(first: Grey, second: Grey, low: int, high: int, **overrides: int) -> Values:
+    """Match two images; values below `low` mark missing matches. Settings of OpenCV override the defaults."""
+    import cv2
+
+    settings = {"blockSize": 3, "P1": 8 * 3**2, "P2": 32 * 3**2, "preFilterCap": 15} | overrides
+    matcher = cv2.StereoSGBM.create(
+        minDisparity=low,
+        numDisparities=-(-(high - low + 1) // 16) * 16,
+        mode=cv2.StereoSGBM_MODE_HH,
+        **settings,
+    )
+    # OpenCV returns no disparities near the image borders.
+    before, after = max(high + 16, 0), max(-low, 0)
+    sides = [cv2.copyMakeBorder(view, 0, 0, before, after, cv2.BORDER_REPLICATE) for view in (first, second)]
+    found = matcher.compute(sides[0], sides[1])[:, before : before + first.shape[1]]
+    return np.asarray(found / 16, dtype=np.float32)
+
+
+def _check_consistency(disparity: Values, other: Values, sign: int) -> NDArray[np.bool_]:
+    width = disparity.shape[1]
+    places = np.rint(np.arange(width) + sign * np.nan_to_num(disparity)).astype(np.intp)
+    there = np.take_along_axis(other, np.clip(places, 0, width - 1), axis=1)
+    return np.asarray((places >= 0) & (places < width) & (np.abs(there - disparity) <= _CONSISTENT))
 
 
 def weigh_order(first: Colours, second: Colours, match: DenseMatch) -> float:
