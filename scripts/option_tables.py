@@ -6,7 +6,6 @@ python scripts/option_tables.py
 from __future__ import annotations
 
 from dataclasses import MISSING
-from inspect import get_annotations
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +84,8 @@ def page(name: str) -> str:
     rows: dict[tuple[str, str], list[str]] = {}
     for command, settings in commands_of.items():
         for each in list_options(settings).values():
-            owner: Any = next(base for base in settings.__mro__ if each.name in get_annotations(base))
             if each.names:
-                panel = each.metadata.get("panel", owner.panel)
-                rows.setdefault((panel, row(each)), []).append(command)
+                rows.setdefault((each.panel, row(each)), []).append(command)
     parts = [title.rstrip("\n")]
     for panel in PANELS:
         of_panel = {start: commands for (of, start), commands in rows.items() if of == panel}

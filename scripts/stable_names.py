@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
-
 import pamcli
 from pamcli import errors
 from pamcli.cli import app
@@ -33,7 +31,7 @@ def main() -> None:
 
 def names() -> list[str]:
     """Return one line for each exit code, option and public name of Python."""
-    return [*exit_codes(), *options(typer.main.get_command(app), "pam"), *python()]
+    return [*exit_codes(), *options(app, "pam"), *python()]
 
 
 def exit_codes() -> Iterator[str]:
@@ -47,8 +45,8 @@ def exit_codes() -> Iterator[str]:
 
 def options(command: Any, name: str) -> Iterator[str]:
     """Yield the options of a command, or of all commands of a group."""
-    for member, each in getattr(command, "commands", {}).items():
-        yield from options(each, f"{name} {member}")
+    for member in getattr(command, "commands", ()):
+        yield from options(command.get_command(None, member), f"{name} {member}")
     if not hasattr(command, "commands"):
         for each in command.params:
             given = " ".join(each.opts) if each.opts[0].startswith("-") else str(each.metavar or each.name)

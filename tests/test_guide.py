@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from documents import (
     BLOCKS,
     CHECKPOINT,
@@ -34,13 +33,14 @@ from pamcli.registry.catalog import CAMERA_UPSCALING, DEFAULT_MATCHING, DEFAULT_
 def leaves(group: Any, *names: str) -> list[tuple[str, Any]]:
     """Every command, with its name on the command line."""
     found = []
-    for name, each in group.commands.items():
+    for name in group.commands:
+        each = group.get_command(None, name)
         below = hasattr(each, "commands")
         found += leaves(each, *names, name) if below else [(" ".join(("pam", *names, name)), each)]
     return found
 
 
-COMMANDS = dict(leaves(typer.main.get_command(app)))
+COMMANDS = dict(leaves(app))
 SHELL = [block for block in BLOCKS if block.language in ("sh", "console")]
 DIFFERENT = list({block.text: block for block in reversed(SHELL)}.values())[::-1]
 """The blocks without repetitions: some pages begin with the same command."""

@@ -1,11 +1,9 @@
 """Settings: each option is said once, and what contradicts itself is named."""
 
-import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import pamcli
 
@@ -30,9 +28,9 @@ def test_settings_have_the_options_of_their_command(command: str) -> None:
 
     _, settings = COMMANDS[command]
     declared = {name for each in list_options(settings).values() for name in each.names}
-    group: Any = typer.main.get_command(app)
+    group: Any = app
     for name in command.split():
-        group = group.commands[name]
+        group = group.get_command(None, name)
     options = {name for each in group.params if each.opts[0].startswith("-") for name in each.opts}
     about_talking = {"--json", "--jsonl", "--quiet", "-q", "--verbose", "-v"}
     assert declared == options - about_talking
@@ -81,8 +79,8 @@ def test_wrong_settings_are_named(values: dict[str, Any], said: str) -> None:
 
 
 def test_a_new_option_is_one_field() -> None:
-    from pamcli.cli.groups import unfold_settings
-    from pamcli.settings.options import make_settings, option
+    from pamcli.cli.groups import make_command
+    from pamcli.settings.options import option, takes
 
     class Extended(pamcli.MatchSettings):
         blur: float | None = option("Blur both images first, px.", metavar="PX", min=0, max=9)
@@ -92,9 +90,9 @@ def test_a_new_option_is_one_field() -> None:
 
     hints = {"settings": Extended, "return": None}
     run.__annotations__ = hints
-    parameter = inspect.signature(unfold_settings(run)).parameters["blur"]
-    assert parameter.annotation.__metadata__[0].help == "Blur both images first, px."
-    settings = make_settings(Extended, ["l.png", "r.png"], {"blur": 2.0, "output": Path("d.pfm")})
+    (parameter,) = [each for each in make_command("run", "", run).params if each.name == "blur"]
+    assert parameter.help == "Blur both images first, px."  # type: ignore[attr-defined]
+    settings = takes(Extended)(lambda settings: settings)("l.png", "r.png", blur=2.0, output=Path("d.pfm"))
     assert settings.to_json() == {"blur": 2.0, "inputs": ["l.png", "r.png"], "output": "d.pfm"}
     with pytest.raises(pamcli.PamError, match="`blur` must be from 0 to 9, got 10"):
         Extended(blur=10.0)
@@ -113,10 +111,10 @@ def test_texts_are_converted_as_on_the_command_line() -> None:
 
 
 def test_names_of_options_are_keywords() -> None:
-    from pamcli.settings.options import make_settings
+    from pamcli.settings.options import takes
 
-    options = {"val": "pairs:b", "set": "ema=0", "from": "pasmnet2", "output": "run"}
-    settings = make_settings(pamcli.TrainDisparitySettings, ["pairs:a"], options)
+    options: Any = {"val": "pairs:b", "set": "ema=0", "from": "pasmnet2", "output": "run"}
+    settings = takes(pamcli.TrainDisparitySettings)(lambda settings: settings)("pairs:a", **options)
     assert (settings.validation, settings.settings) == (("pairs:b",), (("ema", "0"),))
     assert settings.start == "pasmnet2"
 

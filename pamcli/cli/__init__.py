@@ -6,18 +6,20 @@ import sys
 import warnings
 from difflib import get_close_matches
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
 import typer
 from typer import TyperException
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_install_completion_arguments
 
-from pamcli import __version__
 from pamcli.cli.console import complain, guard_streams
-from pamcli.cli.groups import group
+from pamcli.cli.groups import Group, make_command, show_version
 from pamcli.errors import PamError, convert_system_error, describe_missing_package
 from pamcli.systems import TERMINATIONS
 
-app = group(
+_own = make_command("pam", "", show_version)
+app = Group(
     "Match stereo pairs and upscale them, with parallax attention networks.\n\n"
     "pam guide lists the pages of the guide; pam COMMAND --help shows the options of a command.",
     {
@@ -26,7 +28,7 @@ app = group(
             "superres": ("images:upscale", "Upscale both images of a pair, up to 4 times."),
             "rectify": ("images:rectify", "Rectify image pairs, with or without a calibration."),
             "depth": ("images:convert", "Convert stored disparity maps to depth maps and point clouds."),
-            "export": group(
+            "export": Group(
                 "Write rectified images, cameras and depth maps for other programs.",
                 {
                     "colmap": ("images:colmap", "Write a workspace for COLMAP."),
@@ -37,7 +39,7 @@ app = group(
             "view": ("images:show", "Show a result in the browser."),
         },
         "Calibrate and check": {
-            "calibration": group(
+            "calibration": Group(
                 "Calibrate stereo cameras, and show calibration files.",
                 {
                     "show": (
@@ -50,7 +52,7 @@ app = group(
             "doctor": ("doctor:command", "Check an image pair and its calibration, or this installation."),
         },
         "Evaluate": {
-            "eval": group(
+            "eval": Group(
                 "Evaluate disparity maps and super-resolution on data sets with ground truth.",
                 {
                     "disparity": (
@@ -64,14 +66,14 @@ app = group(
             "submit": ("evaluate:submit", "Write a submission archive for a benchmark."),
         },
         "Train": {
-            "train": group(
+            "train": Group(
                 "Train the networks, with or without ground truth.",
                 {
                     "disparity": ("train:disparity", "Train a matcher."),
                     "superres": ("train:superres", "Train a super-resolution network."),
                 },
             ),
-            "dataset": group(
+            "dataset": Group(
                 "List, check, preview, measure, label and prepare data sets.",
                 {
                     "list": ("dataset:list_sources", "List the data sets that can be read."),
@@ -85,7 +87,7 @@ app = group(
                     ),
                 },
             ),
-            "weights": group(
+            "weights": Group(
                 "List, check, import, export and publish weights; describe networks of other projects.",
                 {
                     "list": ("weights:list_weights", "List the shipped weights."),
@@ -106,17 +108,10 @@ app = group(
             "help": ("guide:show_help", "Show help on a command."),
         },
     },
-    add_completion=True,
+    params=[*_own.params, *get_install_completion_arguments()],
+    callback=_own.callback,
+    invoke_without_command=True,
 )
-
-
-@app.callback(invoke_without_command=True)
-def _options(
-    version: Annotated[bool, typer.Option("--version", "-V", help="Print the version.")] = False,
-) -> None:
-    if version:
-        typer.echo(f"pam {__version__}")
-        raise typer.Exit
 
 
 def main() -> NoReturn:
@@ -124,7 +119,7 @@ def main() -> NoReturn:
     run_guarded(app, "pam")
 
 
-def run_guarded(program: typer.Typer, name: str) -> NoReturn:
+def run_guarded(program: TyperCommand | TyperGroup, name: str) -> NoReturn:
     """Run a program and exit with the code of `pamcli.errors`; any error is reported on one line.
 
     PAM_TRACEBACK=1 in the environment shows the traceback of errors.
@@ -161,7 +156,7 @@ def run_guarded(program: typer.Typer, name: str) -> NoReturn:
     sys.exit(code)
 
 
-def _run(program: typer.Typer, name: str) -> int:
+def _run(program: TyperCommand | TyperGroup, name: str) -> int:
     code = program(prog_name=name, standalone_mode=False) or 0
     sys.stdout.flush()
     return code

@@ -34,7 +34,6 @@ class Pair(CalibrationFiles, LensesAndPose, Limit, Packed, panel="Calibration"):
     )
 
     def check(self) -> None:
-        super().check()
         if self.inputs and len(self.inputs) != 2 - bool(self.packed) and not self.holds_both_views:
             needed = "one image" if self.packed else "a left and a right image"
             raise UsageError(f"expected {needed}, got {len(self.inputs)}", LAYOUT)

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pamcli.errors import UsageError
 from pamcli.files.suffixes import Packing
 from pamcli.registry.catalog import default_upscaling
-from pamcli.settings.options import Place, argument, flag, option, result
+from pamcli.settings.options import Place, argument, flag, forbid, option, require, result
 from pamcli.settings.parsing import ColorRange, ImageSize, Name
 from pamcli.settings.shared import (
     CalibrationFiles,
@@ -67,11 +67,9 @@ class MatchSettings(RectifiedPairs, Results, MetricResults, Matching, Engine, pa
         "Mark pixels with a confidence below T as unknown.", metavar="T", min=0, max=1
     )
 
+    rules = forbid("steady", "shard", "engine", "vertical") + require("range grey", "color_map")
+
     def check(self) -> None:
-        super().check()
-        self.forbid("steady", "shard", "engine", "vertical")
-        self.require("range", "color_map")
-        self.require("grey", "color_map")
         for name, place in (("output", self.output), ("output_right", self.output_right)):
             suffix = f".{self.format}" if self.format else Path(place or "").suffix
             if place and self.min_disparity < 0 and suffix.lower() == ".png":
@@ -118,10 +116,7 @@ class UpscaleSettings(RectifiedPairs, ImageResults, Upscaling, Engine, panel="Ou
         panel="Network",
     )
 
-    def check(self) -> None:
-        super().check()
-        self.forbid("input", "weights")
-        self.require("packing", "output_packed")
+    rules = forbid("input", "weights") + require("packing", "output_packed")
 
     @property
     def name(self) -> Place:
@@ -157,13 +152,12 @@ class RectifySettings(Pairs, ImageResults, CalibrationFiles, LensesAndPose, Clus
         "Rectify by matching features, without a calibration; distances remain unknown."
     )
 
-    def check(self) -> None:
-        super().check()
-        self.forbid("fov", "alpha")
-        self.forbid("uncalibrated", "calibration", "output_calibration", "cameras", "baseline", "unit")
-        self.forbid("uncalibrated", "alpha", "fov", "fisheye", "extrinsics")
-        if not self.is_stated("calibration"):
-            self.require_one("calibration", "uncalibrated")
+    rules = (
+        forbid("fov", "alpha")
+        + forbid("uncalibrated", "calibration", "output_calibration", "cameras", "baseline", "unit")
+        + forbid("uncalibrated", "alpha", "fov", "fisheye", "extrinsics")
+        + require("", "calibration", "uncalibrated")
+    )
 
 
 class ExportSettings(RectifiedPairs, Results, RectifiedCalibration, Matching, Compute, panel="Output"):
@@ -171,9 +165,7 @@ class ExportSettings(RectifiedPairs, Results, RectifiedCalibration, Matching, Co
 
     output: Path = option("Folder to write.", "-o", default=..., metavar="FOLDER")
 
-    def check(self) -> None:
-        super().check()
-        self.require("output", "calibration", "focal")
+    rules = require("output", "calibration", "focal")
 
 
 class DepthSettings(DisparityFiles, Limit, Results, MetricResults, panel="Output"):
@@ -207,13 +199,12 @@ class DepthSettings(DisparityFiles, Limit, Results, MetricResults, panel="Output
         "and -o writes .pfm, .npy, .tif or .png."
     )
 
-    def check(self) -> None:
-        super().check()
-        self.forbid("invert", "depth_error", "invalid")
-        self.forbid("align_to", "invert", "rerun")
-        results = "depth", "depth_error", "depth_color_map", "point_cloud", "mesh", "at", "boxes"
-        self.require("align_to", *results)
-        self.require("invert", "depth", "point_cloud", "mesh", "rerun", "at", "boxes")
+    rules = (
+        forbid("invert", "depth_error", "invalid")
+        + forbid("align_to", "invert", "rerun")
+        + require("align_to", "depth", "depth_error", "depth_color_map", "point_cloud", "mesh", "at", "boxes")
+        + require("invert", "depth", "point_cloud", "mesh", "rerun", "at", "boxes")
+    )
 
 
 BatchSettings = MatchSettings | UpscaleSettings | RectifySettings | DepthSettings
@@ -239,7 +230,4 @@ class ViewSettings(DisparityFiles, RectifiedCalibration, panel="Input"):
     )
     no_browser: bool = flag("Print the address without opening a browser.", panel="Output")
 
-    def check(self) -> None:
-        super().check()
-        for name in ("confidence", "scale", "invalid", "calibration", "focal"):
-            self.require(name, "image")
+    rules = require("confidence scale invalid calibration focal", "image")

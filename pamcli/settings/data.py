@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pamcli.settings.options import argument, flag, option
+from pamcli.settings.options import argument, flag, option, require
 from pamcli.settings.parsing import DataSet, Name, Weights
 from pamcli.settings.shared import FORM, Compute, Matcher, NewFile, Workers
 
@@ -56,14 +56,12 @@ class PrepareSettings(Workers, panel="Input"):
         panel="Output",
     )
 
-    def check(self) -> None:
-        super().check()
-        self.require("layout", "from_stereograms")
-        self.require("infinity", "from_stereograms")
-        self.require("from_stereograms", "infinity")
-        self.require_one("scale", "from_stereograms")
-        self.require("add", "scale")
-        self.require("list", "scale")
+    rules = (
+        require("layout infinity", "from_stereograms")
+        + require("from_stereograms", "infinity")
+        + require("", "scale", "from_stereograms")
+        + require("add list", "scale")
+    )
 
 
 class LabelSettings(NewFile, Matcher, Compute, panel="Output"):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pamcli.errors import UsageError
-from pamcli.settings.options import Settings, flag, option
+from pamcli.settings.options import Settings, flag, forbid, option, require
 from pamcli.settings.parsing import DataSet, Form, ImageSize, Method, Name
 from pamcli.settings.shared import (
     FORM,
@@ -40,9 +40,7 @@ class DataSets(Settings, panel="Input"):
 class DisparityMaps(DataSets, DisparityScale, Matching, ExactCompute, panel="Input"):
     """Disparity maps of a network, or in files."""
 
-    def check(self) -> None:
-        super().check()
-        self.forbid("predictions", "weights", "network_from", "max_disparity")
+    rules = forbid("predictions", "weights", "network_from", "max_disparity")
 
 
 class ReportFiles(NewFile):
@@ -83,10 +81,9 @@ class EvaluateDisparitySettings(DisparityMaps, ReportFiles, panel="Input"):
         "ground truth, and with fixed maximum disparities."
     )
 
+    rules = forbid("method", "predictions", "weights", "study") + forbid("camera", "predictions", "compare")
+
     def check(self) -> None:
-        super().check()
-        self.forbid("method", "predictions", "weights", "study")
-        self.forbid("camera", "predictions", "compare")
         _check_files(self, "camera", "allow_missing", "scale")
 
 
@@ -112,11 +109,13 @@ class EvaluateSuperresSettings(DataSets, Upscaling, ExactCompute, ReportFiles, p
         "Write the upscaled images as NAME_left.png and NAME_right.png.", metavar="FOLDER", panel="Output"
     )
 
+    rules = (
+        forbid("predictions", "weights", "right_view", "save", "degrade")
+        + forbid("baseline_only", "predictions", "weights", "right_view", "save")
+        + forbid("method", "predictions", "weights", "baseline_only", "right_view", "save")
+    )
+
     def check(self) -> None:
-        super().check()
-        self.forbid("predictions", "weights", "right_view", "save", "degrade")
-        self.forbid("baseline_only", "predictions", "weights", "right_view", "save")
-        self.forbid("method", "predictions", "weights", "baseline_only", "right_view", "save")
         if self.scale is not None and self.scale != int(self.scale):
             raise UsageError(f"`scale` must be 2, 3 or 4 for an evaluation, got {self.scale:g}")
         _check_files(self, "degrade", "allow_missing")
@@ -145,7 +144,4 @@ class SubmitSettings(DisparityMaps, NewFile, panel="Input"):
         "State the program's time per pair, s; for Middlebury and ETH3D.", metavar="S"
     )
 
-    def check(self) -> None:
-        super().check()
-        self.require("scale", "predictions")
-        self.require("prediction_seconds", "predictions")
+    rules = require("scale prediction_seconds", "predictions")

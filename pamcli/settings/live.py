@@ -6,7 +6,7 @@ from typing import Literal
 
 from pamcli.errors import UsageError
 from pamcli.files.suffixes import VIDEO_OUTPUT_SUFFIXES, PackedLayout
-from pamcli.settings.options import Place, argument, flag, option
+from pamcli.settings.options import Place, argument, flag, forbid, option, require
 from pamcli.settings.parsing import AnyNumber, BoardSize, ColorRange, ImageSize, Metres, Name, Point
 from pamcli.settings.shared import Compute, LensesAndPose, Matching, NewFile, RectifiedCalibration
 
@@ -114,19 +114,24 @@ class LiveSettings(RectifiedCalibration, LensesAndPose, Matching, Compute, NewFi
     square: Metres | None = option("With --calibrate: side of a square, such as 25mm.", panel="Calibration")
     marker: Metres | None = option("With --calibrate: side of a ChArUco marker.", panel="Calibration")
 
+    rules = (
+        require("calibrate", "output")
+        + require("calibrate", "board")
+        + require("calibrate", "square")
+        + forbid(
+            "calibrate", "doctor", "calibration", "focal", "record", "color_map", "depth", "at", "format"
+        )
+        + require("board square marker", "calibrate")
+        + forbid("doctor", "output", "record", "color_map", "depth", "at", "fps", "steady")
+        + forbid("fps", "match_size", "effort")
+        + forbid("packed", "tolerance", "offset", "clock")
+        + require("format", "output")
+        + require("depth", "calibration", "focal")
+        + require("range", "color_map", "output")
+        + forbid("no_page", "no_browser", "port")
+    )
+
     def check(self) -> None:
-        super().check()
-        if self.calibrate:
-            for name in ("output", "board", "square"):
-                self.require("calibrate", name)
-            for name in ("doctor", "calibration", "focal", "record", "color_map", "depth", "at", "format"):
-                self.forbid("calibrate", name)
-        for name in ("board", "square", "marker"):
-            self.require(name, "calibrate")
-        for name in ("output", "record", "color_map", "depth", "at", "fps", "steady"):
-            self.forbid("doctor", name)
-        self.forbid("fps", "match_size", "effort")
-        self.forbid("packed", "tolerance", "offset", "clock")
         needed = 1 if self.packed else 2
         if len(self.inputs) != needed:
             expected = "one source with `packed`" if self.packed else "a left and a right source"
@@ -136,10 +141,6 @@ class LiveSettings(RectifiedCalibration, LensesAndPose, Matching, Compute, NewFi
             raise UsageError("`packed` auto: a stream states no layout", "use lr, rl, tb or bt")
         if self.range == "shared":
             raise UsageError("`range` shared: the range of a stream is not known before its end")
-        self.require("format", "output")
-        self.require("depth", "calibration", "focal")
-        self.require("range", "color_map", "output")
-        self.forbid("no_page", "no_browser", "port")
         if self.format and (self.format in STREAMED) != (self.output == "-"):
             where = "stdout (`output` -)" if self.format in STREAMED else "a folder"
             raise UsageError(f"`format` {self.format} requires that `output` is {where}")

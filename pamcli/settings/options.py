@@ -10,9 +10,10 @@ derived from these fields. Modules with settings do not use `from __future__ imp
 import json
 import math
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache, wraps
+from inspect import get_annotations
 from numbers import Real
 from os import PathLike
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import (
     Any,
     ClassVar,
     Literal,
+    NamedTuple,
     ParamSpec,
     Protocol,
     TypeVar,
@@ -87,7 +89,7 @@ def find_renamed(name: str, known: Collection[str]) -> str | None:
 class Option:
     """The declaration of a field, for the command line, Python and the guide."""
 
-    def __init__(self, name: str, hint: Any, declared: Field[Any]) -> None:
+    def __init__(self, name: str, hint: Any, declared: Field[Any], cls: type[Any] | None = None) -> None:
         self.name, self.default, self.metadata = name, declared.default, declared.metadata
         self.types: list[Any] = []
         """Types of the value, or of an item of a `repeatable` one, without None."""
@@ -123,6 +125,11 @@ class Option:
         self.keyword = long[0].removeprefix("--").replace("-", "_") if long else name
         """Name in Python, JSON and messages."""
         self.label = f"`{self.keyword}`" if "names" in self.metadata else str(self.metavar)
+        lineage: Sequence[Any] = cls.__mro__ if cls else ()
+        depth = next((i for i, base in enumerate(lineage) if name in get_annotations(base)), 0)
+        self.panel: str = self.metadata.get("panel", lineage[depth].panel if lineage else "Input")
+        self.place = -1 if "-o" in self.names or not self.names else depth
+        """Place in help: arguments and -o, then options of the class, then inherited ones."""
 
     def convert(self, value: Any) -> Any:
         """Convert texts, and return the value. Raises UsageError if it is wrong."""
@@ -152,58 +159,80 @@ class Option:
         return value
 
 
-def list_options(cls: Any) -> dict[str, Option]:
-    """Return the options of a settings class by their keywords."""
-    return _list_options(cls)
-
-
-@cache
 def _list_options(cls: Any) -> dict[str, Option]:
-    options = (Option(each.name, each.type, each) for each in fields(cls))
+    options = (Option(each.name, each.type, each, cls) for each in fields(cls))
     return {each.keyword: each for each in options}
+
+
+list_options: Callable[[Any], dict[str, Option]] = cache(_list_options)
+"""Return the options of a settings class by their keywords."""
+
+
+class Rule(NamedTuple):
+    """An option that cannot be used with others, or that requires one of them."""
+
+    option: str
+    """Empty if one of the others is always required."""
+    others: Sequence[str]
+    needed: str = ""
+    """The others in words if one of them is required, such as "`focal` or `engine` ray"."""
+    tip: str = ""
+
+
+def forbid(options: str, *others: str) -> tuple[Rule, ...]:
+    """Declare that none of the options, separated by spaces, can be used with any of the others."""
+    return tuple(Rule(option, others) for option in options.split())
+
+
+def require(options: str, *others: str, tip: str = "") -> tuple[Rule, ...]:
+    """Declare that each of the options requires one of the others, such as "focal" or "engine ray"."""
+    words = [each.partition(" ") for each in others]
+    needed = " or ".join(f"`{name}`{space}{value}" for name, space, value in words)
+    names = [name for name, _, _ in words]
+    return tuple(Rule(option, names, needed, tip) for option in options.split() or [""])
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Settings:
     """Options of a command. Subclasses are frozen dataclasses; panel: their heading in `--help`."""
 
-    panel: ClassVar[str]
+    panel: ClassVar[str] = "Other"
     positional: ClassVar[str] = "inputs"
     """The field that holds the positional arguments of a Python function."""
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    """Rules of this class alone. They and `check`, if the class has it, apply after those of its bases."""
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def __init_subclass__(cls, panel: str | None = None) -> None:
-        cls.panel = panel or str(getattr(cls, "panel", "Other"))
+        cls.panel = panel or cls.panel
         dataclass(frozen=True, kw_only=True, repr=False)(cls)
 
     def __post_init__(self) -> None:
         """Convert texts as the command line does. Raises UsageError for wrong or contradictory values."""
         for each in list_options(type(self)).values():
-            object.__setattr__(self, each.name, each.convert(getattr(self, each.name)))
-        self.check()
+            if (value := getattr(self, each.name)) != each.default:
+                object.__setattr__(self, each.name, each.convert(value))
+        for cls in reversed(type(self).__mro__):
+            for rule in vars(cls).get("rules", ()):
+                self._apply(rule)
+            if check := vars(cls).get("check"):
+                check(self)
 
-    def check(self) -> None:
-        """Raise UsageError for contradictory options. Overrides begin with `super().check()`."""
-
-    def forbid(self, one: str, *others: str) -> None:
-        """Raise UsageError if an option is set together with one of the others."""
-        for other in others:
-            if self.is_set(one) and self.is_set(other):
-                options = list_options(type(self))
-                both = f"{options[one].label} and {options[other].label}"
-                raise UsageError(f"cannot use both {both}", "drop one of them")
-
-    def require(self, one: str, *others: str, tip: str = "") -> None:
-        """Raise UsageError if an option is set without any of the others, such as "focal" or "engine ray"."""
-        names = [other.partition(" ")[0] for other in others]
-        if self.is_set(one) and not any(self.is_set(name) or self.is_stated(name) for name in names):
-            add = "one of them" if len(others) > 1 else "it"
-            raise UsageError(f"`{one}` requires {_join_options(others)}", f"add {add}, or drop `{one}`{tip}")
-
-    def require_one(self, *names: str) -> None:
-        """Raise UsageError if none of the options is set."""
-        if not any(map(self.is_set, names)):
-            raise UsageError(f"{_join_options(names)} is missing", "give one of them")
+    def _apply(self, rule: Rule) -> None:
+        """Raise UsageError if the options break a rule."""
+        name, needed = rule.option, rule.needed
+        if name and not self.is_set(name):
+            return
+        other = next(filter(self.is_set, rule.others), None)
+        if other and not needed:
+            options = list_options(type(self))
+            both = f"{options[name].label} and {options[other].label}"
+            raise UsageError(f"cannot use both {both}", "drop one of them")
+        if needed and not other and not any(map(self.is_stated, rule.others)):
+            if not name:
+                raise UsageError(f"{needed} is missing", "give one of them")
+            add = "one of them" if len(rule.others) > 1 else "it"
+            raise UsageError(f"`{name}` requires {needed}", f"add {add}, or drop `{name}`{rule.tip}")
 
     def is_set(self, keyword: str) -> bool:
         """Return whether an option differs from its default."""
@@ -222,17 +251,12 @@ class Settings:
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that differ from their defaults, by their keywords, as values of JSON."""
-        options = list_options(type(self)).values()
-        values = {each.keyword: getattr(self, each.name) for each in options if self.is_set(each.keyword)}
+        values = {}
+        for keyword, option in list_options(type(self)).items():
+            if self.is_set(keyword):
+                values[keyword] = getattr(self, option.name)
         record: dict[str, Any] = json.loads(json.dumps(values, default=str))
         return record
-
-
-def _join_options(names: Sequence[str]) -> str:
-    """Return "`focal` or `engine` ray"."""
-    return " or ".join(
-        f"`{name}`{space}{value}" for name, space, value in (each.partition(" ") for each in names)
-    )
 
 
 class TakesSettings(Protocol[P, KindOf, AnswerOf]):
@@ -259,38 +283,31 @@ def takes(kind: Callable[P, Kind]) -> Callable[[Callable[[Kind], Answer]], Takes
     def decorate(function: Callable[[Kind], Answer]) -> TakesSettings[P, Kind, Answer]:
         @wraps(function)
         def call(*given: Any, **options: Any) -> Answer:
-            return function(make_settings(cls, given, options))
+            for each in given:
+                if each is not None and not isinstance(each, str | PathLike | Settings):
+                    raise UsageError(
+                        f"an input must be a path or a name, got {type(each).__name__}",
+                        "give each input as an argument of its own; arrays are for StereoMatcher and "
+                        "StereoUpscaler",
+                    )
+            known, values = list_options(cls), dict[str, Any]()
+            for key, value in options.items():
+                if now := find_renamed(key, known):
+                    warnings.warn(f"`{key}` is now `{now}`", DeprecationWarning, stacklevel=2)
+                name = now or key
+                values[known[name].name if name in known else name] = value
+            if not given or not isinstance(given[-1], Settings):
+                values |= {cls.positional: given} if given else {}
+                return function(cls(**values))
+            *places, settings = given
+            if options:
+                raise UsageError(f"cannot use both {type(settings).__name__} and `{next(iter(options))}`")
+            if not isinstance(settings, cls):
+                raise UsageError(f"{cls.__name__} must be given, got {type(settings).__name__}")
+            return function(replace(settings, **{cls.positional: tuple(places)}) if places else settings)
 
         del call.__wrapped__
         call.__annotations__ = {"given": Place | cls, "options": Any}
         return call
 
     return decorate
-
-
-def make_settings(cls: type[Kind], arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Kind:
-    """Return the settings of a call.
-
-    Raises UsageError: both settings and keywords are given, or an input is neither a path nor a name.
-    """
-    for each in arguments:
-        if each is not None and not isinstance(each, str | PathLike | Settings):
-            raise UsageError(
-                f"an input must be a path or a name, got {type(each).__name__}",
-                "give each input as an argument of its own; arrays are for StereoMatcher and StereoUpscaler",
-            )
-    options, values = list_options(cls), dict[str, Any]()
-    for key, value in keywords.items():
-        if now := find_renamed(key, options):
-            warnings.warn(f"`{key}` is now `{now}`", DeprecationWarning, stacklevel=3)
-        name = now or key
-        values[options[name].name if name in options else name] = value
-    values |= {cls.positional: tuple(arguments)} if arguments else {}
-    if not arguments or not isinstance(arguments[-1], Settings):
-        return cls(**values)
-    *places, settings = arguments
-    if keywords:
-        raise UsageError(f"cannot use both {type(settings).__name__} and `{next(iter(keywords))}`")
-    if not isinstance(settings, cls):
-        raise UsageError(f"{cls.__name__} must be given, got {type(settings).__name__}")
-    return replace(settings, **{cls.positional: tuple(places)}) if places else settings

@@ -9,7 +9,7 @@ from pamcli.files.paths import are_packed, is_recording
 from pamcli.files.suffixes import PackedLayout
 from pamcli.registry.catalog import DEFAULT_MATCHING, default_upscaling
 from pamcli.registry.resolution import EffortName, describe_efforts
-from pamcli.settings.options import Place, Settings, argument, flag, option, result
+from pamcli.settings.options import Place, Settings, argument, flag, forbid, option, require, result
 from pamcli.settings.parsing import (
     AnyNumber,
     Cameras,
@@ -33,6 +33,7 @@ from pamcli.settings.parsing import (
 MAX_PIXELS = 400_000_000
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 PRECISION = "Compute in this precision; auto: 16 bits where the device is faster with them, else fp32."
+SHAPE = "; `focal` PX and `baseline` 1 give a shape without scale"
 FORM = "NAME[/SPLIT]:PATH[?key=value&...]"
 
 
@@ -97,10 +98,7 @@ class Pairs(Limit, Packed):
     )
     skip_unpaired: bool = flag("Ignore images that have no partner, with a warning.")
 
-    def check(self) -> None:
-        super().check()
-        self.forbid("pairs", "inputs", "packed")
-        self.require("null", "pairs")
+    rules = forbid("pairs", "inputs", "packed") + require("null", "pairs")
 
     def is_stated(self, keyword: str) -> bool:
         recorded = any(is_recording(str(each)) for each in self.inputs or ())
@@ -147,9 +145,7 @@ class Results(NewFile):
 
     skip_existing: bool = flag("Skip pairs whose results all exist.")
 
-    def check(self) -> None:
-        super().check()
-        self.forbid("overwrite", "skip_existing")
+    rules = forbid("overwrite", "skip_existing")
 
 
 class Workers(Settings, panel="Performance"):
@@ -191,10 +187,7 @@ class Cluster(Settings, panel="Performance"):
         "Cores of each Ray worker without a GPU [default: 4; 1 for pam rectify].", min=1
     )
 
-    def check(self) -> None:
-        super().check()
-        self.require("ray_address", "engine ray")
-        self.require("ray_cores", "engine ray")
+    rules = require("ray_address ray_cores", "engine ray")
 
 
 class Engine(Compute, Cluster):
@@ -206,9 +199,7 @@ class Engine(Compute, Cluster):
         default="auto",
     )
 
-    def check(self) -> None:
-        super().check()
-        self.forbid("workers", "engine")
+    rules = forbid("workers", "engine")
 
 
 class Network(Settings, panel="Network"):
@@ -255,9 +246,7 @@ class Matching(Matcher):
         "--effort normal. The disparity map keeps the size of the input."
     )
 
-    def check(self) -> None:
-        super().check()
-        self.forbid("effort", "match_size")
+    rules = forbid("effort", "match_size")
 
 
 class Upscaling(Network):
@@ -326,13 +315,12 @@ class RectifiedCalibration(CalibrationFiles):
         "Principal point of the left image, px [default: as in the calibration, else the image centre]."
     )
 
-    def check(self) -> None:
-        super().check()
-        self.require("cameras", "calibration")
-        self.require("focal", "baseline", "calibration", tip="; `baseline` 1 gives a shape without scale")
-        for name in ("baseline", "doffs", "principal_point"):
-            self.require(name, "focal", "calibration")
-        self.require("unit", "calibration")
+    rules = (
+        require("cameras", "calibration")
+        + require("focal", "baseline", "calibration", tip="; `baseline` 1 gives a shape without scale")
+        + require("baseline doffs principal_point", "focal", "calibration")
+        + require("unit", "calibration")
+    )
 
 
 class MetricResults(RectifiedCalibration):
@@ -370,20 +358,21 @@ class MetricResults(RectifiedCalibration):
         "Keep every N-th row and column in point cloud and mesh.", default=1, min=1, max=100_000
     )
 
+    rules = (
+        require("depth depth_error depth_color_map", "calibration", "focal")
+        + require("point_cloud mesh", "calibration", "focal", tip=SHAPE)
+        + require("at boxes", "calibration", "focal")
+        + require("max_depth", "depth", "depth_error", "depth_color_map", "point_cloud", "mesh", "rerun")
+        + require("stride", "point_cloud", "mesh", "rerun")
+        + require("disparity_error", "depth_error", "at", "boxes")
+        + forbid("at", "boxes")
+        + forbid("at boxes", "skip_existing")
+    )
+
     def check(self) -> None:
-        super().check()
-        shape = "; `focal` PX and `baseline` 1 give a shape without scale"
-        for name in ("depth", "depth_error", "depth_color_map", "point_cloud", "mesh", "at", "boxes"):
-            self.require(name, "calibration", "focal", tip=shape if name in ("point_cloud", "mesh") else "")
-        self.require("max_depth", "depth", "depth_error", "depth_color_map", "point_cloud", "mesh", "rerun")
-        self.require("stride", "point_cloud", "mesh", "rerun")
-        self.require("disparity_error", "depth_error", "at", "boxes")
-        self.forbid("at", "boxes")
-        for name in ("at", "boxes"):
-            self.forbid(name, "skip_existing")
-            if self.is_set(name) and "-" in vars(self).values():
-                message = f"cannot write both `{name}` and a result to stdout"
-                raise UsageError(message, "write the result to a file")
+        if self.has_distances and "-" in vars(self).values():
+            message = f"cannot write both `{'at' if self.at else 'boxes'}` and a result to stdout"
+            raise UsageError(message, "write the result to a file")
 
     @property
     def has_distances(self) -> bool:

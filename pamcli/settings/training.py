@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pamcli.errors import UsageError
 from pamcli.registry.architectures import Task, list_architectures
-from pamcli.settings.options import flag, option
+from pamcli.settings.options import flag, forbid, option, require
 from pamcli.settings.parsing import CropSize, DataSet, KeyValue, MaxDisparity, Name, Weights
 from pamcli.settings.shared import FORM, Device
 
@@ -76,10 +76,9 @@ class TrainSettings(Device, panel="Learning"):
         panel="Performance",
     )
 
+    rules = forbid("steps", "epochs") + require("", "output", "resume")
+
     def check(self) -> None:
-        super().check()
-        self.forbid("steps", "epochs")
-        self.require_one("output", "resume")
         others = self.set_options(without=RESUME_OPTIONS)
         if self.resume is not None and others:
             raise UsageError(

@@ -12,7 +12,6 @@ from typing import Any
 import eval_trees
 import numpy as np
 import pytest
-import typer
 from PIL import Image
 from video_files import write_video
 
@@ -74,9 +73,11 @@ def prepare_once() -> Callable[..., Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def build_commands_once() -> Iterator[None]:
-    """Keep the commands that Typer builds anew for each run of a program."""
+    """Keep the commands that are built anew for each run of a program."""
+    from pamcli.cli import groups
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
+        patch.setattr(groups, "make_command", functools.cache(groups.make_command))
         yield
 
 
