@@ -2,6 +2,7 @@
 
 import codecs
 import csv
+import datetime
 import io
 import json
 import os
@@ -12,27 +13,27 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
-import typer
-
-from pamcli.cli.progress import Bar, Lines
-from pamcli.errors import BATCH_FAILED, DiskFullError, OutputError, UsageError
+from pamcli.errors import OutputError
 from pamcli.files.paths import escape_line
 from pamcli.reporting import SILENT
 from pamcli.settings.options import Settings, flag
 from pamcli.systems import TERMINATIONS
 
-if TYPE_CHECKING:
-    from pamcli.batch.jobs import Result
-    from pamcli.batch.run import Batch
-
 CLOSED_PIPE = 141
 """Exit code when the reader of stdout has closed it, like that of a program ended by SIGPIPE."""
 STDOUT = "standard output"
+SLOW = 2.0
+"""Time of a pair after which its rows are shown, s."""
+EVERY = 60.0
+"""Time between two lines of progress, s."""
+LONG = 10.0
+"""Remaining time above which the first estimate is printed, s."""
 
 
 def guard_streams() -> None:
@@ -96,10 +97,10 @@ def _say(message: str) -> None:
 @contextmanager
 def handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Handle Ctrl-C and `TERMINATIONS` within the block, unless the program was started with them ignored."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATIONS)}
-    for number, old in before.items():
-        if old is not signal.SIG_IGN:
-            signal.signal(number, handler)
+    before = {}
+    for number in (signal.SIGINT, *TERMINATIONS):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(number, handler)
     try:
         yield
     finally:
@@ -197,7 +198,7 @@ class Console(Settings, panel="Messages"):
     def progress(self, what: str, total: int | None) -> Iterator[Any]:
         """Show progress on stderr, unless `quiet`: a bar on a terminal, else a line per minute."""
         if not self.has_bar:
-            yield SILENT if self.quiet else Lines(self.inform, what, total)
+            yield SILENT if self.quiet else Progress(what, total, self.inform, None)
             return
         from rich import progress as rich
         from rich.console import Console as Terminal
@@ -211,111 +212,114 @@ class Console(Settings, panel="Messages"):
         # Rich must not capture results that go to a pipe.
         terminal = Terminal(stderr=True)
         with rich.Progress(*columns, console=terminal, redirect_stdout=sys.stdout.isatty()) as drawn:
-            bar = Bar(drawn, what, total)
+            bar = Progress(what, total, self.inform, drawn)
             try:
                 yield bar
             finally:
                 bar.end()
 
 
-def listen(console: Console) -> Console:
-    """Print what the library logs on a console, and return it."""
+def listen(console: Console) -> None:
+    """Print what the library logs on a console."""
     import logging  # not for `pam --help`
 
-    levels = {"DEBUG": console.detail, "INFO": console.inform, "WARNING": console.warn}
-
-    def emit(record: logging.LogRecord) -> None:
-        levels.get(record.levelname, console.error)(record.getMessage())
-
+    prints = {"DEBUG": console.detail, "INFO": console.inform, "WARNING": console.warn}
     handler, log = logging.Handler(), logging.getLogger("pamcli")
-    handler.emit = emit  # type: ignore[method-assign]
+    handler.emit = lambda record: prints.get(record.levelname, console.error)(record.getMessage())  # type: ignore[method-assign]
     log.handlers, log.propagate = [handler], False
-    log.setLevel(logging.DEBUG)
+    log.setLevel("DEBUG" if console.verbose else "WARNING" if console.quiet else "INFO")
     # The Hub's library prints errors, too, which pam reports itself.
     if not console.verbose:
         os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     if console.quiet:
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    return console
 
 
-MANY = 10
-"""Smallest number of pairs for which their rate is reported."""
+class Progress:
+    """Counts finished pairs on a bar of Rich, with another for the rows of a slow pair; else in lines.
 
-
-def run_batch(batch: "Batch", console: Console, *, network: str | Path | None = None) -> None:
-    """Process a batch and report it; exit with 6 if a pair failed, or raise the error of a single pair.
-
-    network: name of the network, if there is one. Raises UsageError for a result that cannot go to stdout.
+    The first line is an estimate of the time, once that is known.
     """
-    plan = batch.plan
-    for name, place in vars(plan.settings).items() if plan.returned else ():
-        if place == "-" and name not in ("pairs", "inputs"):
-            if console.jsonl:
-                message = f"cannot write both `{name}` - and `jsonl` to stdout"
-                raise UsageError(message, "drop one of them")
-            if sys.stdout.isatty():
-                message = f"`{name}` - cannot write binary data to a terminal"
-                raise UsageError(message, "use a pipe, or name a file")
-    if network is not None and not plan.uses_ray:
-        with console.starting(str(network)):
-            batch.start()
-    has_titles, counts, began = False, {"ok": 0, "skipped": 0, "failed": 0}, time.monotonic()
-    try:
-        with console.progress("pairs", plan.total) as bar:
-            batch.bar = None if console.quiet else bar
-            with closing(iter(batch)) as results:
-                for each in results:
-                    counts[each.status] += 1
-                    report(each, console, alone=not plan.many)
-                    rows = each.facts.get("distances")
-                    if rows and not console.jsonl:
-                        named = [{"image": each.job.names[0], **row} for row in rows]
-                        console.table(named, titles=not has_titles)
-                        has_titles = True
-    except (KeyboardInterrupt, SystemExit, DiskFullError) as stop:
-        if plan.many and getattr(stop, "code", None) != CLOSED_PIPE:
-            console.inform(f"stopped after {summary(counts)}; {batch.resume_hint}")
-        raise
-    if not console.jsonl:
-        for path in batch.made:
-            console.inform(str(path)) if has_titles else console.path(path)
-    shard = plan.shard
-    if shard is not None and not any(counts.values()):
-        console.inform(f"shard {shard[0]}/{shard[1]} is empty: the batch has fewer pairs")
-    elif plan.many or shard is not None:
-        rate = counts["ok"] / (time.monotonic() - began)
-        console.inform(summary(counts) + (f", {rate:.2f} pairs/s" if counts["ok"] >= MANY else ""))
-    if counts["failed"] and plan.many:
-        raise typer.Exit(BATCH_FAILED)
+
+    def __init__(self, what: str, total: int | None, print_line: Callable[[str], None], bar: Any) -> None:
+        self.what, self.total, self.completed, self.rate = what, total, 0, ""
+        self._print_line, self._bar = print_line, bar
+        self._rows: Any = None
+        self._task = bar.add_task(what, total=total, rate="") if bar else None
+        self._timed, self._began = 0, time.monotonic()
+        self._printed, self._estimated = self._began, False
+        self._remaining = 0.0
+        """Estimated time until the end, s, or 0."""
+
+    def advance(self, *, skipped: bool = False) -> None:
+        """Count one more pair. skipped: its results existed, so it took no time."""
+        self.completed += 1
+        now = time.monotonic()
+        if skipped:
+            self._began = self._began if self._timed else now
+        else:
+            self._timed += 1
+            each = max(now - self._began, 1e-9) / self._timed
+            self.rate = f"{1 / each:.2f} pairs/s" if each <= 1 else f"{each:.1f} s/pair"
+            self._expect(each, 0.0)
+        self._display()
+
+    def _expect(self, each: float, passed: float) -> None:
+        """Estimate the remaining time. each: time per pair, s; passed: time spent on the current pair, s."""
+        if self.total is not None and (left := self.total - self.completed) > 0:
+            self._remaining = max(left * each - passed, 0.0)
+            speed = self.rate.partition(", ")[0] if self._timed else ""
+            self.rate = f"{speed}, {_format_seconds(self._remaining)} remaining".removeprefix(", ")
+
+    def expect(self, count: int) -> None:
+        """Increase the total by `count`."""
+        self.total = (self.total or 0) + count
+        self._display()
+
+    def show(self, **values: Any) -> None:
+        """Set `completed`, `total` or `rate` of a bar; training prints lines of its own."""
+        if self._bar is not None:
+            vars(self).update(values)
+            self._display()
+
+    def watch(self, rows: int) -> Callable[[float], None]:
+        """Return a function that is called with the finished share of a pair of `rows` rows."""
+        self.end()
+        return partial(self._show_share, rows, time.monotonic())
+
+    def _show_share(self, rows: int, began: float, share: float) -> None:
+        passed = time.monotonic() - began
+        if 0 < share < 1 and passed > SLOW and not self._timed:
+            self._expect(passed / share, passed)
+        if share >= 1:
+            self.end()
+            return
+        remaining = f"{_format_seconds(passed / max(share, 1e-9) * (1 - share))} remaining"
+        if self._bar is None:
+            self._display(f", {share:.0%} of the next one, {self.rate or remaining}")
+        elif self._rows is not None or passed > SLOW:
+            if self._rows is None:
+                self._rows = self._bar.add_task("rows", total=rows, rate="")
+            self._bar.update(self._rows, completed=int(share * rows), rate=remaining)
+            self._display()
+
+    def end(self) -> None:
+        """Remove the bar of the rows."""
+        if self._rows is not None:
+            self._bar.remove_task(self._rows)
+            self._rows = None
+
+    def _display(self, more: str = "") -> None:
+        if self._bar is not None:
+            rate = self.rate and f"{self.rate}, "
+            self._bar.update(self._task, completed=self.completed, total=self.total, rate=rate)
+            return
+        now, first = time.monotonic(), not self._estimated and self._remaining > LONG
+        if (first or now - self._printed >= EVERY) and (self.total is None or self.completed < self.total):
+            self._printed, self._estimated = now, self._estimated or first
+            of = "" if self.total is None else f" of {self.total}"
+            self._print_line(f"{self.what}: {self.completed}{of}{more or (self.rate and f', {self.rate}')}")
 
 
-def report(result: "Result", console: Console, *, alone: bool) -> None:
-    """Report the result of a pair; raise its error if it is the only one."""
-    job, error = result.job, result.error
-    for warning in result.warnings:
-        console.warn(f"{job.names[0]}: {warning}")
-    if error is not None and job.names:
-        files = [*job.names, *map(str, job.places.values())]
-        if not any(name in str(error) for name in files):
-            error.message = f"{job.names[0]}: {error.message}"
-    if console.jsonl:
-        console.record(result.record(format_option_names))
-    elif result.data is not None:
-        console.binary(result.data)
-    elif result.status == "ok":
-        for name, path in result.outputs.items():
-            if name not in job.videos:  # they are finished at the end
-                # stdout holds the table of distances alone
-                console.inform(str(path)) if "distances" in result.facts else console.path(path)
-    if result.status == "skipped":
-        console.detail(f"{job.names[0]}: skipped, because all results exist")
-    if error is not None:
-        if alone:
-            raise error
-        console.error(str(error), error)
-
-
-def summary(counts: dict[str, int]) -> str:
-    """Count the pairs by status."""
-    return ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "no pairs"
+def _format_seconds(count: float) -> datetime.timedelta:
+    return datetime.timedelta(seconds=round(count))

@@ -1,6 +1,15 @@
 """Process images: `pam disparity`, `superres`, `rectify`, `depth`, `export` and `view`."""
 
-from pamcli.cli.console import Console, run_batch
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from pamcli.cli.console import CLOSED_PIPE, Console, format_option_names
+from pamcli.errors import BATCH_FAILED, DiskFullError, UsageError
 from pamcli.settings.batches import (
     DepthSettings,
     ExportSettings,
@@ -9,6 +18,14 @@ from pamcli.settings.batches import (
     UpscaleSettings,
     ViewSettings,
 )
+
+if TYPE_CHECKING:
+    from pamcli.batch.jobs import Result
+    from pamcli.batch.plan import Plan
+    from pamcli.batch.run import Batch
+
+MANY = 10
+"""Smallest number of pairs for which their rate is reported."""
 
 
 def match(settings: MatchSettings, console: Console) -> None:
@@ -25,7 +42,7 @@ def match(settings: MatchSettings, console: Console) -> None:
     """
     from pamcli.batch.matching import match_files
 
-    run_batch(match_files(settings), console, network=settings.name)
+    _run_batch(match_files(settings), console, network=settings.name)
 
 
 def upscale(settings: UpscaleSettings, console: Console) -> None:
@@ -40,7 +57,7 @@ def upscale(settings: UpscaleSettings, console: Console) -> None:
     """
     from pamcli.batch.upscaling import upscale_files
 
-    run_batch(upscale_files(settings), console, network=settings.name)
+    _run_batch(upscale_files(settings), console, network=settings.name)
 
 
 def rectify(settings: RectifySettings, console: Console) -> None:
@@ -54,7 +71,7 @@ def rectify(settings: RectifySettings, console: Console) -> None:
     """
     from pamcli.batch.rectification import rectify_files
 
-    run_batch(rectify_files(settings), console)
+    _run_batch(rectify_files(settings), console)
 
 
 def convert(settings: DepthSettings, console: Console) -> None:
@@ -68,7 +85,7 @@ def convert(settings: DepthSettings, console: Console) -> None:
     """
     from pamcli.batch.depth import depth_files
 
-    run_batch(depth_files(settings), console)
+    _run_batch(depth_files(settings), console)
 
 
 def show(settings: ViewSettings, console: Console) -> None:
@@ -105,7 +122,7 @@ def colmap(settings: ExportSettings, console: Console) -> None:
     """
     from pamcli.batch.export import export_files
 
-    run_batch(export_files(settings, "colmap"), console, network=settings.name)
+    _run_batch(export_files(settings, "colmap"), console, network=settings.name)
 
 
 def nerfstudio(settings: ExportSettings, console: Console) -> None:
@@ -119,4 +136,88 @@ def nerfstudio(settings: ExportSettings, console: Console) -> None:
     """
     from pamcli.batch.export import export_files
 
-    run_batch(export_files(settings, "nerfstudio"), console, network=settings.name)
+    _run_batch(export_files(settings, "nerfstudio"), console, network=settings.name)
+
+
+def _run_batch(batch: "Batch", console: Console, *, network: str | Path | None = None) -> None:
+    """Process a batch and report it; exit with 6 if a pair failed, or raise the error of a single pair.
+
+    network: name of the network, if there is one.
+    """
+    plan = batch.plan
+    if plan.returned:
+        _check_stdout(plan, console)
+    if network is not None and not plan.uses_ray:
+        with console.starting(str(network)):
+            batch.start()
+    has_titles, counts, began = False, {"ok": 0, "skipped": 0, "failed": 0}, time.monotonic()
+    try:
+        with console.progress("pairs", plan.total) as bar:
+            batch.bar = None if console.quiet else bar
+            with closing(iter(batch)) as results:
+                for each in results:
+                    counts[each.status] += 1
+                    _report(each, console, alone=not plan.many)
+                    rows = each.facts.get("distances")
+                    if rows and not console.jsonl:
+                        named = [{"image": each.job.names[0], **row} for row in rows]
+                        console.table(named, titles=not has_titles)
+                        has_titles = True
+    except (KeyboardInterrupt, SystemExit, DiskFullError) as stop:
+        if plan.many and getattr(stop, "code", None) != CLOSED_PIPE:
+            console.inform(f"stopped after {_summarize(counts)}; {batch.resume_hint}")
+        raise
+    if not console.jsonl:
+        for path in batch.made:
+            console.inform(str(path)) if has_titles else console.path(path)
+    shard = plan.shard
+    if shard is not None and not any(counts.values()):
+        console.inform(f"shard {shard[0]}/{shard[1]} is empty: the batch has fewer pairs")
+    elif plan.many or shard is not None:
+        rate = counts["ok"] / (time.monotonic() - began)
+        console.inform(_summarize(counts) + (f", {rate:.2f} pairs/s" if counts["ok"] >= MANY else ""))
+    if counts["failed"] and plan.many:
+        raise typer.Exit(BATCH_FAILED)
+
+
+def _check_stdout(plan: "Plan", console: Console) -> None:
+    """Raise UsageError if a result cannot go to stdout."""
+    for name, place in vars(plan.settings).items():
+        if place == "-" and name not in ("pairs", "inputs"):
+            if console.jsonl:
+                message = f"cannot write both `{name}` - and `jsonl` to stdout"
+                raise UsageError(message, "drop one of them")
+            if sys.stdout.isatty():
+                message = f"`{name}` - cannot write binary data to a terminal"
+                raise UsageError(message, "use a pipe, or name a file")
+
+
+def _report(result: "Result", console: Console, *, alone: bool) -> None:
+    """Report the result of a pair; raise its error if it is the only one."""
+    job, error = result.job, result.error
+    for warning in result.warnings:
+        console.warn(f"{job.names[0]}: {warning}")
+    if error is not None and job.names:
+        files = [*job.names, *map(str, job.places.values())]
+        if not any(name in str(error) for name in files):
+            error.message = f"{job.names[0]}: {error.message}"
+    if console.jsonl:
+        console.record(result.record(format_option_names))
+    elif result.data is not None:
+        console.binary(result.data)
+    elif result.status == "ok":
+        for name, path in result.outputs.items():
+            if name not in job.videos:  # they are finished at the end
+                # stdout holds the table of distances alone
+                console.inform(str(path)) if "distances" in result.facts else console.path(path)
+    if result.status == "skipped":
+        console.detail(f"{job.names[0]}: skipped, because all results exist")
+    if error is not None:
+        if alone:
+            raise error
+        console.error(str(error), error)
+
+
+def _summarize(counts: dict[str, int]) -> str:
+    """Count the pairs by status."""
+    return ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "no pairs"

@@ -17,8 +17,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from pamcli.cli import console as shown
 from pamcli.cli import main
-from pamcli.cli import progress as shown
 
 
 @dataclass(frozen=True)

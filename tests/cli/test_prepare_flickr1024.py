@@ -18,7 +18,7 @@ from PIL import Image
 from published import LARGE, SMALL, archive, png, split_stereogram, tree, views
 from published import files as pictures
 
-from pamcli.cli.progress import Progress
+from pamcli.cli.console import Progress
 from pamcli.evaluation.image_quality import CNNIQA
 from pamcli.flickr1024 import resumable, stereogram_pairs
 
