@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from pamcli.evaluation.disparity_metrics import disparity_metrics as disparity_metrics
     from pamcli.evaluation.results import Evaluation as Evaluation
     from pamcli.evaluation.superres import evaluate_superres as evaluate_superres
+    from pamcli.imaging.disparity_encoding import write_disparity as write_disparity
     from pamcli.imaging.disparity_files import read_disparity as read_disparity
-    from pamcli.imaging.disparity_files import write_disparity as write_disparity
     from pamcli.imaging.images import RgbImage as RgbImage
     from pamcli.imaging.images import read_image as read_image
     from pamcli.inference.matcher import StereoMatcher as StereoMatcher
@@ -89,7 +89,8 @@ _LAZY = {  # imported when they are first used: the command line must not wait f
         "pamcli.evaluation.disparity_metrics": "disparity_metrics",
         "pamcli.evaluation.results": "Evaluation",
         "pamcli.evaluation.superres": "evaluate_superres",
-        "pamcli.imaging.disparity_files": "read_disparity write_disparity",
+        "pamcli.imaging.disparity_encoding": "write_disparity",
+        "pamcli.imaging.disparity_files": "read_disparity",
         "pamcli.imaging.images": "RgbImage read_image",
         "pamcli.inference.matcher": "StereoMatcher",
         "pamcli.inference.result": "StereoResult",

@@ -36,7 +36,8 @@ from warm_python import WarmPython
 
 from pamcli.evaluation.image_quality import CNNIQA
 from pamcli.evaluation.submissions import load_rules
-from pamcli.imaging.disparity_files import encode_disparity, read_disparity
+from pamcli.imaging.disparity_encoding import encode_disparity
+from pamcli.imaging.disparity_files import read_disparity
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "pamcli" / "guide").glob("*.md"))]

@@ -13,7 +13,7 @@ import numpy as np
 from pamcli.batch import LOG
 from pamcli.files.outputs import Encoded
 from pamcli.imaging.colormap import colorize
-from pamcli.imaging.disparity_files import decode_levels
+from pamcli.imaging.disparity_encoding import decode_levels
 from pamcli.imaging.images import RgbImage, encode_image
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import Pairing, PairPaths, resolve_packed
 from pamcli.files.paths import join_names, list_images_by_stem, match_template, natural_key, require_file
 from pamcli.files.suffixes import DISPARITY_INPUT_SUFFIXES, IMAGE_SUFFIXES
-from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, encode_disparity, read_depth
-from pamcli.imaging.disparity_units import read_disparity_file
+from pamcli.imaging.disparity_encoding import PNG_UNITS_PER_PIXEL, encode_disparity
+from pamcli.imaging.disparity_files import read_depth, read_disparity_file
 from pamcli.imaging.images import read_image
 from pamcli.imaging.videos import Video
 from pamcli.settings.batches import DepthSettings

@@ -21,7 +21,7 @@ from pamcli.calibration.point_cloud import compute_points, encode_ply
 from pamcli.errors import UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import Encoded, OutputKind
-from pamcli.imaging.disparity_files import encode_depth
+from pamcli.imaging.disparity_encoding import encode_depth
 from pamcli.imaging.images import StereoPair, encode_image
 from pamcli.settings.batches import ExportSettings, MatchSettings
 

@@ -24,12 +24,8 @@ from pamcli.files.atomic import FolderGoneError, write_atomically
 from pamcli.files.outputs import Encoded
 from pamcli.files.suffixes import BAG_OUTPUT_SUFFIXES
 from pamcli.imaging.camera_faults import MatchingFault
-from pamcli.imaging.disparity_files import (
-    encode_confidence,
-    encode_disparity,
-    quantize_disparity,
-    read_disparity,
-)
+from pamcli.imaging.disparity_encoding import encode_confidence, encode_disparity, quantize_disparity
+from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import StereoPair, check_encodable, encode_mask
 from pamcli.imaging.temporal_fusion import PreviousFrame, fuse_frames
 from pamcli.inference.loading import load_matcher
@@ -273,9 +269,7 @@ class MatchProcessor(NetworkProcessor):
             ),
             kinds.COLOR_MAP.name: partial(self._encode_color_map, pair, disparity),
             kinds.VISIBLE.name: lambda path: Encoded(encode_mask(result.require("visible"))),
-            kinds.CONFIDENCE.name: lambda path: Encoded(
-                encode_confidence(result.require("confidence"), path.suffix)
-            ),
+            kinds.CONFIDENCE.name: lambda path: encode_confidence(result.require("confidence"), path.suffix),
             kinds.PAGE.name: encode_page,
             kinds.RERUN.name: lambda path: encode_frame(left, right, disparity, calibration),
             **(self.metric.list_encoders(disparity, left, calibration) if calibration else {}),

@@ -20,7 +20,7 @@ from pamcli.files.outputs import Encoded
 from pamcli.files.paths import join_names
 from pamcli.files.suffixes import POINT_CLOUD_SUFFIXES
 from pamcli.files.units import parse_length
-from pamcli.imaging.disparity_files import encode_depth, encode_disparity
+from pamcli.imaging.disparity_encoding import encode_depth, encode_disparity
 from pamcli.imaging.images import RgbImage, encode_image
 from pamcli.settings.shared import MetricResults
 

@@ -21,9 +21,8 @@ from pamcli.files.pairing import STDIN, PairPaths, open_stdin
 from pamcli.files.paths import STDIN_NAME
 from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.images import ALL_LEVELS, RgbImage, StereoPair, encode_image, read_pair
-from pamcli.imaging.packed_views import read_packed_pair, split_packed
+from pamcli.imaging.packed_views import make_rectilinear, read_packed_pair, split_packed
 from pamcli.imaging.preflight import check_pair
-from pamcli.imaging.vr180 import make_rectilinear
 from pamcli.settings.batches import BatchSettings, MatchSettings, UpscaleSettings
 from pamcli.settings.shared import Engine
 

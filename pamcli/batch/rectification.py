@@ -31,9 +31,9 @@ from pamcli.files.outputs import check_extra_output
 from pamcli.files.pairing import PairPaths
 from pamcli.files.paths import pluralize
 from pamcli.imaging.images import StereoPair, check_encodable
+from pamcli.imaging.packed_views import make_rectilinear
 from pamcli.imaging.preflight import ENOUGH_MATCHES, check_pair
 from pamcli.imaging.raster import update_exif
-from pamcli.imaging.vr180 import make_rectilinear
 from pamcli.settings.batches import RectifySettings
 from pamcli.settings.options import takes
 

@@ -17,7 +17,8 @@ from pamcli.batch.plan import Plan, frames_folder
 from pamcli.files.pairing import PairPaths
 from pamcli.files.paths import join_names, pluralize, quote
 from pamcli.files.safe_reading import open_source
-from pamcli.imaging.disparity_files import PNG_UNITS_PER_METRE, PNG_UNITS_PER_PIXEL, read_disparity
+from pamcli.imaging.disparity_encoding import PNG_UNITS_PER_METRE, PNG_UNITS_PER_PIXEL
+from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.raster import read_png
 from pamcli.imaging.videos import DISPARITY_SCALE, Video, write_video
 from pamcli.recordings.rrd import write_recording

@@ -8,8 +8,7 @@ from pamcli.batch.depth import check_same_size
 from pamcli.errors import UsageError
 from pamcli.files.paths import require_file
 from pamcli.files.suffixes import DISPARITY_INPUT_SUFFIXES, TABLE_SUFFIXES
-from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.disparity_units import read_disparity_file
+from pamcli.imaging.disparity_files import read_disparity, read_disparity_file
 from pamcli.imaging.images import read_image
 from pamcli.settings.batches import ViewSettings
 from pamcli.viewing.page import render_page

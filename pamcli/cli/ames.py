@@ -55,7 +55,8 @@ def match(
         raise UsageError(f"-r {lowest:g} must be at most -R {highest:g}, and both within 100000 px")
     from pamcli.files.atomic import check_writable, write_atomically
     from pamcli.files.outputs import check_extra_output
-    from pamcli.imaging.disparity_files import encode_disparity, read_disparity
+    from pamcli.imaging.disparity_encoding import encode_disparity
+    from pamcli.imaging.disparity_files import read_disparity
     from pamcli.inference.satellite_tiles import PERCENTILES, match_tile
 
     views = read_disparity(left), read_disparity(right)

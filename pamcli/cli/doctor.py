@@ -85,8 +85,7 @@ def _examine(options: Pair, console: Console) -> None:
     from pamcli.calibration.examination import examine, examine_interpretations
     from pamcli.calibration.files import prefix_errors
     from pamcli.imaging.images import read_pair
-    from pamcli.imaging.packed_views import read_packed_pair
-    from pamcli.imaging.vr180 import make_rectilinear
+    from pamcli.imaging.packed_views import make_rectilinear, read_packed_pair
 
     files, reading, recording, stored = options.calibration_files, None, None, None
     inputs = options.inputs or []

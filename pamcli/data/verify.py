@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError
 from pamcli.files.paths import quote
-from pamcli.imaging.disparity_units import UNITS
+from pamcli.imaging.disparity_files import UNITS
 
 Values = NDArray[np.float32]
 

@@ -22,7 +22,7 @@ from pamcli.evaluation.pixels import REGIONS, Mask
 from pamcli.evaluation.protocols import DisparityProtocol
 from pamcli.evaluation.tables import Figures, flatten
 from pamcli.files.paths import pluralize
-from pamcli.imaging.disparity_units import UNITS, measure_scale_factor, round_to_known_unit
+from pamcli.imaging.disparity_files import UNITS, measure_scale_factor, round_to_known_unit
 
 BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5, 6, 8)
 """Error thresholds, px, of bad pixels: KITTI 2012's Out uses 2 to 5 (3 is the headline), Middlebury and ETH3D

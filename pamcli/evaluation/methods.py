@@ -25,7 +25,7 @@ from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
 from pamcli.evaluation.tables import Fact
 from pamcli.files.paths import join_names, list_entries, pluralize, quote
 from pamcli.files.suffixes import DISPARITY_INPUT_SUFFIXES, IMAGE_SUFFIXES
-from pamcli.imaging.disparity_units import read_disparity_file
+from pamcli.imaging.disparity_files import read_disparity_file
 from pamcli.imaging.images import read_image
 from pamcli.imaging.resize import imresize_to, resize_nearest
 from pamcli.registry.catalog import sha256

@@ -28,7 +28,7 @@ from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.files.atomic import replace_atomically
 from pamcli.files.outputs import check_new_file
 from pamcli.files.paths import join_names, pluralize
-from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.imaging.disparity_encoding import encode_disparity
 from pamcli.registry.catalog import check_network_files
 from pamcli.reporting import Reporter
 from pamcli.settings.evaluation import SubmitSettings

@@ -61,17 +61,26 @@ def detect_camera_fault(image: RgbImage) -> str | None:
 def detect_jpeg_quality(pixels: np.ndarray) -> int | None:
     """Return the JPEG quality (1 to 90) with which pixels (H, W, 3) were once saved, if they show it."""
     grid = _find_grid(pixels), _find_grid(pixels.swapaxes(0, 1))
+    waves = np.cos(np.arange(1, 16, 2) * np.arange(4)[:, None] * np.pi / 16).astype(np.float32) / 2
+    waves[0] /= np.sqrt(2)
     for first in dict.fromkeys(((0, 0), grid)):
         squares = _cut_squares(pixels[first[0] :, first[1] :])
         if not len(squares):
             continue
         brightness = squares @ np.array([0.299, 0.587, 0.114], np.float32)
-        waves = np.cos(np.arange(1, 16, 2) * np.arange(4)[:, None] * np.pi / 16).astype(np.float32) / 2
-        waves[0] /= np.sqrt(2)
-        transformed = waves @ brightness @ waves.T
-        steps = _find_divisors(transformed[:, *_LOW])
-        if np.count_nonzero(steps) >= _LEAST_FOUND:
-            rows, columns = _LOW[:, steps > 0]
+        values = (waves @ brightness @ waves.T)[:, *_LOW]
+        # The divisor of each frequency is that of which its values are multiples, except for rounding.
+        counted, cosines = _make_tables()
+        sizes, count = len(counted), len(_LOW[0])
+        bins = np.rint(_FINENESS * np.abs(values)).astype(int).clip(max=sizes - 1) + sizes * np.arange(count)
+        counts = np.bincount(bins.ravel(), minlength=sizes * count).reshape(count, sizes).astype(np.float32)
+        summed = np.maximum(counts @ counted, 1)
+        regular = counts @ cosines / summed
+        regular[regular < np.maximum(_LEAST_REGULAR, _BY_CHANCE / np.sqrt(summed))] = 0
+        found = regular.any(axis=1)
+        if np.count_nonzero(found) >= _LEAST_FOUND:
+            rows, columns = _LOW[:, found]
+            steps = _STEPS[regular[found].argmax(axis=1)]
             return find_nearest_quality(int(steps.sum()), _SQUARE * rows + columns)
     return None
 
@@ -85,18 +94,6 @@ def _find_grid(pixels: np.ndarray) -> int:
     jumps = steps[1:-1] - (steps[:-2] + steps[2:]) / 2
     phases = np.arange(len(jumps)) % _SQUARE
     return (int(np.argmax(np.bincount(phases, jumps) / np.bincount(phases))) + 2) % _SQUARE
-
-
-def _find_divisors(values: np.ndarray) -> np.ndarray:
-    """Return the divisor of each column of coefficients (N, K), except for rounding; 0 if none is above 1."""
-    counted, cosines = _make_tables()
-    sizes, columns = len(counted), values.shape[1]
-    bins = np.rint(_FINENESS * np.abs(values)).astype(int).clip(max=sizes - 1) + sizes * np.arange(columns)
-    counts = np.bincount(bins.ravel(), minlength=sizes * columns).reshape(columns, sizes).astype(np.float32)
-    summed = np.maximum(counts @ counted, 1)
-    regular = counts @ cosines / summed
-    regular[regular < np.maximum(_LEAST_REGULAR, _BY_CHANCE / np.sqrt(summed))] = 0
-    return np.where(regular.any(axis=1), _STEPS[regular.argmax(axis=1)], 0)
 
 
 @cache

@@ -1,6 +1,7 @@
-"""Read and write disparity, depth and confidence maps: PFM, 16-bit PNG as in KITTI, NumPy and TIFF.
+"""Read disparity and depth maps: PFM, 16-bit PNG as in KITTI, NumPy and TIFF, which are also written.
 
-PGM, NPZ, EXR, tables of numbers, and the optical flow of KITTI are only read.
+PGM, NPZ, EXR, tables of numbers, and the optical flow of KITTI are only read. Units, markers of missing
+values, and implausible values in files of other programs are recognised.
 
 In memory, a disparity map is (H, W) float32, px, NaN = unknown. In files:
 
@@ -13,69 +14,45 @@ In memory, a disparity map is (H, W) float32, px, NaN = unknown. In files:
 """
 
 import io
-import logging
 import math
 import re
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pamcli.errors import InputError, UsageError, import_extra
-from pamcli.files.atomic import write_atomically
-from pamcli.files.outputs import Encoded, check_new_file
 from pamcli.files.safe_reading import LARGEST_TEXT, open_source, read_npy_header
-from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DEPTH_SUFFIXES, DISPARITY_SUFFIXES, TABLE_SUFFIXES
+from pamcli.files.suffixes import TABLE_SUFFIXES
 from pamcli.imaging import raster, tiff
+from pamcli.imaging.disparity_encoding import PNG_UNITS_PER_METRE, PNG_UNITS_PER_PIXEL, reject_suffix
 from pamcli.validation import check_arguments
 
-PNG_UNITS_PER_PIXEL, PNG_UNITS_PER_METRE = 256, 1000
 SIGNED_UNITS_PER_PIXEL = 16  # units of the signed integers of OpenCV's StereoSGBM and StereoBM
-_PNG_MAX = 65535
-_TOO_LARGE = {  # warnings about values too large for a PNG, by `keep_far`
-    True: "255.996 px, the limit of 16 bits, and are stored as the limit: use .pfm, .npy or .tif files",
-    False: "65.535 m, the limit of 16 bits, and are stored as unknown: use .tif or .npy files",
-}
 _MOST_VERTICAL_FLOW = 1.0  # px, that most known pixels of a disparity map stored as flow may have
 _PGM_HEADER = re.compile(rb"P([25])" + 3 * rb"\s+(?:#.*\n\s*)*(\d{1,9})" + rb"\s")
 _NUMBER = rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _PFM_HEADER = re.compile(rb"\s*Pf\s+([1-9]\d*)\s+([1-9]\d*)\s+(%s)(?!\S)" % _NUMBER)
 
-
-def encode_disparity(disparity: np.ndarray, suffix: str) -> Encoded:
-    """Return the bytes of a file with a disparity map (H, W), float32, px; NaN or inf = unknown."""
-    suffix = suffix.lower()
-    if suffix == ".png":
-        if np.any(disparity[np.isfinite(disparity)] < 0):
-            raise UsageError("a disparity PNG cannot hold negative disparities", "use .pfm, .npy or .tif")
-        return _encode_png(disparity, PNG_UNITS_PER_PIXEL, keep_far=True)
-    unknown = np.inf if suffix == ".pfm" else np.nan
-    values = np.where(np.isfinite(disparity), disparity, np.float32(unknown)).astype(np.float32)
-    return Encoded(_encode_floats(values, suffix, DISPARITY_SUFFIXES, "disparity in pixels"))
-
-
-def quantize_disparity(disparity: np.ndarray, suffix: str) -> np.ndarray:
-    """Return what `read_disparity` reads from a file of `encode_disparity`: (H, W) float32, NaN = unknown."""
-    if suffix.lower() == ".png":
-        return decode_levels(to_levels(disparity, PNG_UNITS_PER_PIXEL, keep_far=True)[0])
-    return np.where(np.isfinite(disparity), disparity, np.float32(np.nan)).astype(np.float32)
-
-
-def encode_depth(depth: np.ndarray, suffix: str) -> Encoded:
-    """Return the bytes of a depth file (H, W): float32 metres, NaN = unknown; in PNG mm, 0 = unknown."""
-    suffix = suffix.lower()
-    if suffix == ".png":
-        return _encode_png(depth, PNG_UNITS_PER_METRE, keep_far=False)
-    return Encoded(_encode_floats(depth.astype(np.float32), suffix, DEPTH_SUFFIXES, "metres"))
-
-
-def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
-    """Return the bytes of a file with a confidence map (H, W), float32, 0 to 1; in PNG, 65535 = 1."""
-    suffix = suffix.lower()
-    if suffix == ".png":
-        return raster.encode_png(np.rint(np.clip(confidence, 0, 1) * np.float32(65535)).astype(np.uint16))
-    return _encode_floats(confidence.astype(np.float32), suffix, CONFIDENCE_SUFFIXES, "confidence, 0 to 1")
+Disparities = NDArray[np.float32]
+UNITS = {
+    16: "OpenCV's StereoSGBM",
+    32: "CREStereo",
+    64: "NeRF-Supervised Stereo",
+    100: "InStereo2K",
+    128: "128 units per px",
+    200: "ApolloScape",
+    256: "KITTI",
+    1000: "1/1000 px",
+}
+"""Units per pixel of disparity, and programs or data sets that use them."""
+CLOSE = 0.1  # relative error at which a measured factor counts as a known unit
+MARKER_SHARE, MARKER_TIMES = 0.005, 5  # lowest value: least share, and frequency relative to the next one
+OTHER_UNIT, ENOUGH = 1.8, 64  # factor to the ground truth that shows another unit; pixels needed
+LEAST, MOST = 5.0, 1.0  # 98th percentile of plausible disparities: at least px, at most image widths
 
 
 @check_arguments
@@ -102,7 +79,7 @@ def read_disparity(
         InputError: If the file is unreadable, malformed, has several channels or integers without a known
             scale.
     """
-    return convert_to_pixels(read_numbers(Path(path), max_pixels), Path(path), scale)
+    return _convert_to_pixels(read_numbers(Path(path), max_pixels), Path(path), scale)[0]
 
 
 def read_depth(path: Path, *, scale: float | None, max_pixels: int | None) -> np.ndarray:
@@ -126,7 +103,7 @@ def read_numbers(path: Path, max_pixels: int | None) -> np.ndarray:
     suffix = path.suffix.lower()
     if suffix not in _READERS:
         convert = "convert it in Python: numpy.save('disparity.npy', values), an array (H, W) in px; "
-        _reject_suffix(suffix, tuple(_READERS), f"{path}: ", convert)
+        reject_suffix(suffix, tuple(_READERS), f"{path}: ", convert)
     signatures, kind, read = _READERS[suffix]
     with open_source(path, str(path)) as stream:
         if not stream.read(8).startswith(signatures):
@@ -135,94 +112,129 @@ def read_numbers(path: Path, max_pixels: int | None) -> np.ndarray:
         return read(stream, str(path), max_pixels)
 
 
-def convert_to_pixels(numbers: np.ndarray, path: Path, scale: float | None) -> np.ndarray:
-    """Convert the numbers of a file to float32 px, NaN = unknown. Raises the errors of `read_disparity`."""
+def _convert_to_pixels(numbers: np.ndarray, path: Path, scale: float | None) -> tuple[Disparities, float]:
+    """Convert the numbers of a file to float32 px, NaN = unknown; return them and the units per pixel."""
     if scale is not None and not 1e-6 <= abs(scale) <= 1e6:
         reason = f"`scale` must be between 1e-6 and 1e6 units per px, or negative, got {scale:g}"
         raise UsageError(reason, "it is 256 for PNG of KITTI; negative numbers change the sign")
-    units = get_default_scale(numbers.dtype, path) if scale is None else scale
+    suffix, kind = path.suffix.lower(), numbers.dtype.kind
+    if scale is not None or kind == "f":
+        units = 1.0 if scale is None else scale
+    elif numbers.dtype == np.uint16 and suffix == ".png":
+        units = PNG_UNITS_PER_PIXEL
+    elif kind == "i" and suffix not in TABLE_SUFFIXES:
+        units = SIGNED_UNITS_PER_PIXEL
+    else:
+        hint = (
+            "state the units per px with `scale` N: 1 for px, 4 or 8 for Middlebury in 8 bits, 256 for KITTI"
+        )
+        raise InputError(f"{path} holds {numbers.dtype} numbers of unknown scale", hint)
     with np.errstate(over="ignore"):  # float64 beyond float32 becomes inf, hence unknown
         disparity = numbers.astype(np.float32) / np.float32(units)
-    if path.suffix.lower() in (".png", ".pgm") and numbers.dtype.kind == "u":
+    if suffix in (".png", ".pgm") and kind == "u":
         disparity[numbers == 0] = np.nan
     disparity[~np.isfinite(disparity)] = np.nan
-    return np.asarray(disparity, np.float32)
+    return np.asarray(disparity, np.float32), units
 
 
-def get_default_scale(dtype: np.dtype[Any], path: Path) -> float:
-    """Return the units per pixel for numbers of a type. Raises InputError if they are ambiguous."""
-    if dtype.kind == "f":
-        return 1.0
-    if dtype == np.uint16 and path.suffix.lower() == ".png":
-        return PNG_UNITS_PER_PIXEL
-    if dtype.kind == "i" and path.suffix.lower() not in TABLE_SUFFIXES:
-        return SIGNED_UNITS_PER_PIXEL
-    raise InputError(
-        f"{path} holds {dtype} numbers of unknown scale",
-        "state the units per px with `scale` N: 1 for px, 4 or 8 for Middlebury in 8 bits, 256 for KITTI",
-    )
+@dataclass(frozen=True)
+class DisparityFile:
+    """A disparity map (H, W), float32, px, NaN = unknown."""
+
+    disparity: Disparities
+    units: float  # units per pixel in the file
+    warnings: list[str]
 
 
-@check_arguments
-def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool = False) -> None:
-    """Write a disparity file atomically, in the format of its suffix; missing folders are created.
+def read_disparity_file(
+    path: Path,
+    *,
+    scale: float | None = None,
+    invalid: float | None = None,
+    max_pixels: int | None = raster.DEFAULT_MAX_PIXELS,
+) -> DisparityFile:
+    """Read a disparity file of any program, with markers of missing values as unknown.
 
-    >>> pamcli.write_disparity("disparity.png", result.disparity)
-
-    A PNG holds 16 bits, 256 per pixel, as in KITTI: larger disparities become 255.996 px, with a warning in
-    the log "pamcli".
-
-    Args:
-        path: File to write.
-        disparity: Disparity map (H, W), floating point, px; NaN or inf = unknown.
-        overwrite: If True, replace an existing file.
-
-    Raises:
-        UsageError: If the suffix is unknown, the file exists, or a disparity is negative in PNG.
-        InputError: If the map is not (H, W) or not floating point.
-        OutputError: If the file cannot be written.
+    Markers are 0, and `invalid` (in the units of the file) or, without it, those of `find_missing_markers`.
     """
-    path = Path(path)
-    raster.check_map(disparity)
-    check_new_file(path, overwrite=overwrite)
-    file = encode_disparity(disparity, path.suffix)
-    for warning in file.warnings:
-        logging.getLogger("pamcli").warning("%s: %s", path, warning)
-    write_atomically(path, file.data)
+    numbers = read_numbers(path, max_pixels)
+    if path.suffix.lower() in (".tif", ".tiff") and tiff.is_depth_map(path):
+        raise InputError(
+            f"{path} is a depth map in metres",
+            "pass the disparity map it was made from, or add `invert` to `pam depth`",
+        )
+    disparity, units = _convert_to_pixels(numbers, path, scale)
+    warnings = []
+    if invalid is not None:
+        disparity[np.isclose(numbers, invalid, rtol=1e-6, atol=0)] = np.nan
+    for marker in find_missing_markers(disparity) if invalid is None else ():
+        marked = disparity == np.float32(marker)
+        share = 100 * marked.mean()
+        warnings.append(f"{share:.2g} % of the pixels are {marker:g} px and are treated as unknown")
+        disparity[marked] = np.nan
+    if scale is None and (doubt := find_unit_problem(disparity, units)):
+        warnings.append(doubt)
+    return DisparityFile(disparity, units, warnings)
 
 
-def _encode_png(values: np.ndarray, units: int, *, keep_far: bool) -> Encoded:
-    levels, count = to_levels(values, units, keep_far=keep_far)
-    warnings = [f"{count} pixels exceed {_TOO_LARGE[keep_far]}"] if count else []
-    return Encoded(raster.encode_png(levels), warnings, count)
+def find_missing_markers(disparity: Disparities) -> list[float]:
+    """Return the frequent values (px) that mark missing ones: the lowest, or one above the image width."""
+    values, counts = np.unique(disparity[np.isfinite(disparity)], return_counts=True)
+    if len(values) < 2:
+        return []
+    often = counts >= max(MARKER_SHARE * counts.sum(), 2)
+    lowest, highest = float(values[0]), float(values[-1])
+    # Above 0, the lowest value may be a plane of one disparity, unless all others are fractions.
+    rest = values[1:] % 1 != 0
+    alone = len(rest) > 16 and counts[0] > MARKER_TIMES * counts[1:].max() and values[1] - values[0] >= 1
+    whole = lowest % 1 == 0 and rest.mean() > 0.5
+    is_low = counts[0] > MARKER_TIMES * counts[1] if lowest <= 0 else alone and whole
+    is_high = highest > MOST * disparity.shape[1] and highest > OTHER_UNIT * abs(values[-2])
+    return [lowest] * bool(often[0] and is_low) + [highest] * bool(often[-1] and is_high)
 
 
-def to_levels(values: np.ndarray, units: int, *, keep_far: bool) -> tuple[np.ndarray, int]:
-    """Return 16-bit levels (`units` for 1, 0 = unknown) and the number of values too large for them."""
-    known = np.isfinite(values)
-    with np.errstate(over="ignore"):  # beyond float32 is beyond 16 bits too
-        rounded = np.rint(np.where(known, values, 0) * np.float32(units))
-    far = rounded > _PNG_MAX
-    stored = np.where(known if keep_far else known & ~far, np.clip(rounded, 1, _PNG_MAX), 0)
-    return stored.astype(np.uint16), int(np.count_nonzero(far))
+def find_unit_problem(disparity: Disparities, stored: float) -> str | None:
+    """Return why `stored` units per pixel are probably wrong and which scale fits, or None if plausible."""
+    known = disparity[np.isfinite(disparity)]
+    if not known.size:
+        return None
+    high, width = float(np.quantile(known, 0.98)), disparity.shape[1]
+    if high < 0:
+        hint = "all disparities are negative; use `scale` -1 to change their sign"
+        return hint if known.max() < 0 else None
+    if (LEAST if stored != 1 else 1.0) <= high <= MOST * width:
+        return None
+    units = high * stored
+    fitting = [each for each in UNITS if LEAST <= units / each <= min(0.8 * width, 300) and each != stored]
+    hint = " or ".join(f"`scale` {each} ({UNITS[each]})" for each in fitting[:2])
+    if stored == 1 and high <= 1:
+        hint = f"use `scale` {1 / width:.3g} if they are fractions of the width"
+    hint = hint or "state the units per px with `scale` N"
+    low = float(np.quantile(known, 0.02))
+    return f"disparities of {low:.3g} to {high:.3g} px are implausible in an image {width} px wide; {hint}"
 
 
-def _encode_floats(values: np.ndarray, suffix: str, allowed: tuple[str, ...], unit: str) -> bytes:
-    if suffix == ".pfm":
-        height, width = values.shape
-        return f"Pf\n{width} {height}\n-1.0\n".encode() + values[::-1].astype("<f4").tobytes()
-    if suffix == ".npy":
-        buffer = io.BytesIO()
-        np.lib.format.write_array(buffer, np.ascontiguousarray(values, "<f4"), allow_pickle=False)
-        return buffer.getvalue()
-    if suffix in (".tif", ".tiff"):
-        return tiff.encode_tiff(values, description=f"{unit}; NaN is unknown")
-    _reject_suffix(suffix, allowed)
+def round_to_known_unit(factor: float) -> float:
+    """Return the units per pixel for a measured factor."""
+    near = min((0.25, 0.5, 1, 2, 4, 8, *UNITS), key=lambda unit: abs(np.log(abs(factor) / unit)))
+    close = abs(abs(factor) / near - 1) <= CLOSE
+    return float(np.copysign(near if close else float(f"{abs(factor):.3g}"), factor))
 
 
-def _reject_suffix(suffix: str, allowed: tuple[str, ...], prefix: str = "", hint: str = "") -> NoReturn:
-    reason = f"{prefix}{suffix or 'a name without suffix'} is not a supported format"
-    raise UsageError(reason, f"{hint}use one of {', '.join(allowed)}")
+def measure_scale_factor(disparity: Disparities, truth: Disparities) -> float | None:
+    """Return the constant factor (negative for negative maps) to the ground truth (H, W), px, or None."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        both = (truth > 0) & np.isfinite(truth) & np.isfinite(disparity)
+        ratios = (disparity[both] / truth[both]).astype(np.float64)
+    if ratios.size < ENOUGH:
+        return None
+    if not ratios.any():
+        return 0.0
+    middle = float(np.median(ratios))
+    constant = np.mean(np.abs(ratios - middle) < 0.2 * abs(middle)) > 0.5
+    if np.mean(ratios < 0) > 0.95:
+        return middle if constant else -1.0
+    return middle if constant and not 1 / OTHER_UNIT < middle < OTHER_UNIT else None
 
 
 def _read_pfm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
@@ -329,12 +341,6 @@ def _read_exr(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
             f"{name} must hold one channel, but holds {', '.join(channels)}", "write one of them"
         )
     return maps[0]
-
-
-def decode_levels(levels: np.ndarray) -> np.ndarray:
-    """Convert 16-bit grey levels (H, W) to disparities, float32, px; 0 becomes NaN (unknown)."""
-    units = levels.astype(np.float32)
-    return np.where(units > 0, units / PNG_UNITS_PER_PIXEL, np.float32(np.nan))
 
 
 def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:

@@ -8,6 +8,7 @@ image does at that disparity.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,22 +61,23 @@ def fuse_frames(disparity: Floats, left: Pixels, right: Pixels, previous: Previo
     flow = _suppress_noise(_estimate_flow(views[0], views[2]), smooth[0], smooth[2])
     right_flow = _suppress_noise(_estimate_flow(views[1], views[3]), smooth[1], smooth[3])
 
-    x, y = _make_grid(flow)
-    nearest, between = (
-        cv2.remap(previous.disparity, x, y, how, borderMode=cv2.BORDER_CONSTANT, borderValue=float("nan"))
-        for how in (cv2.INTER_NEAREST, cv2.INTER_LINEAR)
-    )
+    beyond = {"borderMode": cv2.BORDER_CONSTANT, "borderValue": float("nan")}
+    nearest = _warp(previous.disparity, flow, interpolation=cv2.INTER_NEAREST, **beyond)
+    between = _warp(previous.disparity, flow, **beyond)
     moved = np.where(np.abs(between - nearest) < EVEN, between, nearest)  # not interpolated across edges
     known = np.isfinite(moved)
     old = np.where(known, moved, disparity).astype(np.float32)
-    there = _warp_right(right_flow, old)
+    there = _warp(right_flow, _move_left(old))
     motion = np.maximum(np.hypot(flow[..., 0], flow[..., 1]), np.hypot(there[..., 0], there[..., 1]))
     still = np.clip((MOVED - _average(motion, AROUND)) / (MOVED - STILL), 0, 1)
 
     difference = _compare(smooth[0], _warp(smooth[2], flow), COMPARED)
     noise = min(float(np.median(difference)), MOST_NOISE)
     agrees = known & (difference < CHANGED * noise + 2)
-    cost, old_cost = (_measure_cost(smooth[0], smooth[1], each) for each in (disparity, old))
+    costs = []
+    for each in (disparity, old):
+        unlike = np.abs(smooth[0] - _warp(smooth[1], _move_left(each))).mean(axis=2)
+        costs.append(_average(np.minimum(unlike, np.float32(MOST_COST)), COMPARED))
     change = disparity - old
     agreeing = agrees & (np.abs(change) < AGREEING)
     share = _average(agreeing.astype(np.float32), COMMON)
@@ -84,7 +86,7 @@ def fuse_frames(disparity: Floats, left: Pixels, right: Pixels, previous: Previo
     old += FOLLOWED * (1 - still) * common
     near = old + (TAKEN + (TAKEN_STILL - TAKEN) * still) * (disparity - old)
     patience = PATIENCE + (PATIENCE_STILL - PATIENCE) * still
-    stays = old_cost <= cost + patience * noise
+    stays = costs[1] <= costs[0] + patience * noise
     fused = np.where(np.abs(disparity - old) > MOST_AVERAGED, np.where(stays, old, disparity), near)
     return np.where(agrees, fused, disparity).astype(np.float32)
 
@@ -98,10 +100,9 @@ def _estimate_flow(image: NDArray[np.uint8], previous: NDArray[np.uint8]) -> Flo
     size = max(1, round(shrunk * width)), max(1, round(shrunk * height))
     if min(size) < SMALLEST:
         return np.zeros((height, width, 2), np.float32)
-    grey = (cv2.cvtColor(view, cv2.COLOR_RGB2GRAY) for view in (image, previous))
-    one, other = (
-        cv2.resize(view, size, interpolation=cv2.INTER_AREA) if shrunk < 1 else view for view in grey
-    )
+    one, other = (cv2.cvtColor(view, cv2.COLOR_RGB2GRAY) for view in (image, previous))
+    if shrunk < 1:
+        one, other = (cv2.resize(view, size, interpolation=cv2.INTER_AREA) for view in (one, other))
     flow: Floats = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM).calc(one, other, None)
     if shrunk < 1:
         flow = cv2.resize(flow, (width, height)) * np.array([width / size[0], height / size[1]], np.float32)
@@ -122,21 +123,17 @@ def _suppress_noise(flow: Floats, image: Floats, previous: Floats) -> Floats:
     return np.where(still[..., None], np.float32(0), flow)
 
 
-def _make_grid(flow: Floats) -> tuple[Floats, Floats]:
-    rows, columns = np.indices(flow.shape[:2], dtype=np.float32)
-    return columns + flow[..., 0], rows + flow[..., 1]
-
-
-def _warp(image: Floats, flow: Floats) -> Floats:
+def _warp(image: Floats, flow: Floats, **how: Any) -> Floats:
     import cv2
 
-    x, y = _make_grid(flow)
-    return cv2.remap(image, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)  # type: ignore[no-any-return]
+    rows, columns = np.indices(flow.shape[:2], dtype=np.float32)
+    how = {"interpolation": cv2.INTER_LINEAR, "borderMode": cv2.BORDER_REPLICATE} | how
+    return np.asarray(cv2.remap(image, columns + flow[..., 0], rows + flow[..., 1], **how))
 
 
-def _warp_right(right: Floats, disparity: Floats) -> Floats:
-    """Return the right image at the match of each left pixel."""
-    return _warp(right, np.stack([-disparity, np.zeros_like(disparity)], axis=2))
+def _move_left(disparity: Floats) -> Floats:
+    """Return the flow from left pixels to their matches in the right image."""
+    return np.stack([-disparity, np.zeros_like(disparity)], axis=2)
 
 
 def _average(values: Floats, side: int) -> Floats:
@@ -148,9 +145,3 @@ def _average(values: Floats, side: int) -> Floats:
 def _compare(one: Floats, other: Floats, side: int) -> Floats:
     """Return the mean difference in windows, grey levels."""
     return _average(np.abs(one - other).mean(axis=2), side)
-
-
-def _measure_cost(left: Floats, right: Floats, disparity: Floats) -> Floats:
-    """Return the grey level difference between both images at these disparities."""
-    unlike = np.abs(left - _warp_right(right, disparity)).mean(axis=2)
-    return _average(np.minimum(unlike, np.float32(MOST_COST)), COMPARED)

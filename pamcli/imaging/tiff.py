@@ -43,10 +43,8 @@ def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> raster.Dec
         if page.sampleformat != 1 or page.dtype is None:
             kind = "floating-point" if page.sampleformat == 3 else "signed or complex"
             raise InputError(f"{name} holds {kind} numbers, but an image has 8 or 16 bits per channel")
-        if page.bitspersample not in (1, 2, 4, 8, 16):
-            raise InputError(
-                f"{name} has {page.bitspersample} bits per channel, but only up to 8 and 16 are supported"
-            )
+        if (bits := page.bitspersample) not in (1, 2, 4, 8, 16):
+            raise InputError(f"{name} has {bits} bits per channel, but only up to 8 and 16 are supported")
         colors = _COLORS.get(photometric)
         if colors is None or (photometric == _YCBCR and page.compression not in _JPEG):
             kind = getattr(page.photometric, "name", page.photometric)
@@ -60,7 +58,7 @@ def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> raster.Dec
         if photometric == _GREY_WHITE_0:
             color = np.iinfo(color.dtype).max - color
         elif photometric == _PALETTE:
-            table = page.colormap.reshape(3, 2**page.bitspersample)
+            table = page.colormap.reshape(3, 2**bits)
             levels = table.T if table.max() <= 255 else table.T >> 8  # some writers store 8 bits
             color = levels.astype(np.uint8)[color[..., 0]]
         elif photometric == _INKS:
@@ -77,10 +75,8 @@ def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> raster.Dec
                 divided = (color.astype(np.uint64) * full + whole // 2) // whole
                 color = np.minimum(divided, full).astype(color.dtype)
             color = np.concatenate([color, alpha], axis=-1)
-        orientation = page.tags.valueof(_ORIENTATION, 1)
-        upright = orientation if orientation in range(1, 9) else 1
-        stated = {"exif": _read_camera_exif(stream), "dpi": _read_dpi(page)}
-        return color, {"icc_profile": icc_profile, "orientation": upright, **stated}
+        stated = {"exif": _read_camera_exif(stream), "dpi": _read_dpi(page), "icc_profile": icc_profile}
+        return color, {**stated, "orientation": page.tags.valueof(_ORIENTATION, 1)}
 
 
 def read_map(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
@@ -177,19 +173,16 @@ def _read_dpi(page: tifffile.TiffPage) -> tuple[float, ...] | None:
 
 def _read_camera_exif(stream: BinaryIO) -> bytes:
     """Return the EXIF block of a TIFF as in other formats, or nothing if it cannot be read."""
-    kept = Exif()
-    try:
-        with raster.ignore_header_warnings():
-            found = Exif()
-            stream.seek(0)
-            found.load_from_fp(stream)
-            directories = _read_directories(found)
-            for tag, values in directories.items():
-                kept.get_ifd(tag).update(values)
-            kept.update({tag: raster.keep_accents(found[tag]) for tag in _NOTES if tag in found})
-            return kept.tobytes() if directories or len(kept) else b""
-    except raster.BROKEN_EXIF:
-        return b""
+    found, kept = Exif(), Exif()
+    with suppress(*raster.BROKEN_EXIF), raster.ignore_header_warnings():
+        stream.seek(0)
+        found.load_from_fp(stream)
+        directories = _read_directories(found)
+        for tag, values in directories.items():
+            kept.get_ifd(tag).update(values)
+        kept.update({tag: raster.keep_accents(found[tag]) for tag in _NOTES if tag in found})
+        return kept.tobytes() if directories or len(kept) else b""
+    return b""
 
 
 def _check_directories(stream: BinaryIO) -> None:
@@ -241,6 +234,5 @@ def _read_samples(page: tifffile.TiffPage) -> np.ndarray:
     if page.bitspersample == 16:
         return samples.astype(np.uint16, copy=False)
     samples = samples.astype(np.uint8, copy=False)
-    if page.bitspersample == 8 or int(page.photometric) == _PALETTE:
-        return samples
-    return samples * np.uint8(255 // (2**page.bitspersample - 1))
+    is_palette = int(page.photometric) == _PALETTE
+    return samples if is_palette else samples * np.uint8(255 // (2**page.bitspersample - 1))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pamcli.errors import DiskFullError, InputError, OutputError, import_extra
 from pamcli.files.atomic import replace_atomically
 from pamcli.files.paths import check_regular, quote
-from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, decode_levels
+from pamcli.imaging.disparity_encoding import PNG_UNITS_PER_PIXEL, decode_levels
 from pamcli.imaging.images import RgbImage, to_uint8
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, report_damage
 
@@ -251,20 +251,19 @@ def write_video(
 
     `.mkv` keeps every bit, `.mp4` has 8 bits. `rate` is in frames per second, `unit` of time stamps in s.
     """
-    lossless, shape = path.suffix.lower() == ".mkv", None
+    lossless, first = path.suffix.lower() == ".mkv", ""
     with replace_atomically(path) as temporary:
-        kind = "matroska" if lossless else "mp4"
-        writer = VideoWriter(
-            str(temporary), kind, str(path), rate=rate, unit=unit, notes=notes, lossless=lossless
-        )
-        with writer:
+        container = "matroska" if lossless else "mp4"
+        how: dict[str, Any] = {"rate": rate, "unit": unit, "notes": notes, "lossless": lossless}
+        with VideoWriter(str(temporary), container, str(path), **how) as writer:
             for seconds, samples in frames:
-                shape = shape or (samples.shape, samples.dtype)
-                if shape != (samples.shape, samples.dtype):
-                    this, before = _describe(samples.shape, samples.dtype), _describe(*shape)
-                    reason = f"frame {writer.count} is {this} but earlier ones {before}"
-                    reason = f"{path}: {reason}: all frames of a video must have the same format"
-                    raise InputError(reason, "write the results into a folder")
+                height, width, channels = samples.shape
+                kind = f"{width}x{height} {'grey' if channels == 1 else 'colour'}"
+                kind = f"{kind} with {8 * samples.itemsize} bits"
+                if kind != (first := first or kind):
+                    reason = f"{path}: frame {writer.count} is {kind} but earlier ones {first}"
+                    hint = "write the results into a folder"
+                    raise InputError(f"{reason}: all frames of a video must have the same format", hint)
                 writer.write(seconds, samples)
             if not writer.count:
                 raise InputError(f"{path} would contain no frame")
@@ -344,8 +343,3 @@ class VideoWriter:
         except self.library.FFmpegError as error:
             kind = DiskFullError if error.errno == errno.ENOSPC else OutputError
             raise kind(f"cannot write {self.name}: {error.strerror or error}") from None
-
-
-def _describe(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
-    channels = "grey" if shape[2] == 1 else "colour"
-    return f"{shape[1]}x{shape[0]} {channels} with {8 * dtype.itemsize} bits"

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.camera_faults import MatchingFault, find_matching_fault
-from pamcli.imaging.edge_upsampling import upsample_along_edges
 from pamcli.imaging.images import stretch_levels
-from pamcli.imaging.resize import downscale_disparity, resize_nearest
+from pamcli.imaging.resize import downscale_disparity, resize_nearest, upsample_along_edges
 from pamcli.inference import Progress
 from pamcli.inference.device import catch_memory_errors
 from pamcli.inference.images import Pixels, check_pair, resize_image, shift_pair, to_plain

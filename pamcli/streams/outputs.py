@@ -17,7 +17,7 @@ from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.outputs import Encoded, check_new_file
 from pamcli.files.paths import quote
 from pamcli.imaging.colormap import colorize
-from pamcli.imaging.disparity_files import (
+from pamcli.imaging.disparity_encoding import (
     PNG_UNITS_PER_METRE,
     PNG_UNITS_PER_PIXEL,
     encode_depth,

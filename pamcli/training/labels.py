@@ -22,7 +22,8 @@ from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import check_separate_folders
 from pamcli.files.paths import join_names, pluralize, quote
 from pamcli.imaging.dense_matching import match_densely, match_reliably
-from pamcli.imaging.disparity_files import encode_disparity, read_disparity
+from pamcli.imaging.disparity_encoding import encode_disparity
+from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import RgbImage, encode_image, read_image, to_grey, to_uint8
 from pamcli.imaging.raster import parse_exif
 from pamcli.imaging.resize import resize_nearest

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from pamcli.errors import PamError
 from pamcli.files.atomic import report_write_errors, write_atomically
-from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.imaging.disparity_encoding import encode_disparity
 from pamcli.imaging.images import RgbImage, encode_image
 
 Rgb = NDArray[np.uint8]

@@ -9,7 +9,8 @@ import numpy as np
 from PIL import Image
 
 from pamcli.data.source import Sample
-from pamcli.imaging.disparity_files import encode_disparity, read_disparity
+from pamcli.imaging.disparity_encoding import encode_disparity
+from pamcli.imaging.disparity_files import read_disparity
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 BOXES = {"000000_10": (300, 200, 396, 264), "000001_10": (100, 100, 228, 180)}

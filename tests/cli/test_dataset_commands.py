@@ -14,7 +14,7 @@ from PIL import Image
 
 from pamcli.data.open import open_data
 from pamcli.data.sources import SOURCES
-from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.imaging.disparity_encoding import encode_disparity
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.training.labels import CONTRADICTION, combine_networks, combine_with_blocks, find_labels
 

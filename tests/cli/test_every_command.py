@@ -24,7 +24,7 @@ from unrectified import photographs
 
 from pamcli.cli import app
 from pamcli.evaluation import submissions
-from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.imaging.disparity_encoding import encode_disparity
 from pamcli.registry.catalog import SHIPPED
 
 CALIBRATION = "cam0=[100 0 48; 0 100 32; 0 0 1]\nbaseline=100\ndoffs=0\nwidth=96\nheight=64\n"

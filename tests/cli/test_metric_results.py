@@ -18,7 +18,8 @@ from unrectified import photographs, sample
 
 from pamcli.calibration.files import read_calibration
 from pamcli.imaging.colormap import colorize
-from pamcli.imaging.disparity_files import encode_disparity, read_disparity
+from pamcli.imaging.disparity_encoding import encode_disparity
+from pamcli.imaging.disparity_files import read_disparity
 
 HAND = "--focal 100 --baseline 0.5 --doffs 2"
 CALIB = """cam0=[100 0 40; 0 100 30; 0 0 1]

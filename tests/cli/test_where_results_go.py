@@ -13,7 +13,7 @@ from pam_program import digest, files, forked_quick, names, pam, refuse, refuse_
 from unrectified import photographs, sample
 
 from pamcli.files.atomic import write_atomically
-from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.imaging.disparity_encoding import encode_disparity
 
 pytestmark = pytest.mark.usefixtures("remembering_networks")
 

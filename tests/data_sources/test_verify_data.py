@@ -13,7 +13,7 @@ from pamcli.data.open import open_data
 from pamcli.data.source import Sample, Source
 from pamcli.data.verify import check_before_training, fit_readings, judge
 from pamcli.errors import InputError
-from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.imaging.disparity_encoding import encode_disparity
 from pamcli.imaging.raster import encode_png
 
 HEIGHT, WIDTH = 60, 160

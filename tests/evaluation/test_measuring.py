@@ -20,7 +20,7 @@ from pamcli.evaluation.loop import measure
 from pamcli.evaluation.methods import DisparityFiles, MatcherMethod
 from pamcli.evaluation.protocols import USUAL
 from pamcli.evaluation.report import render_report
-from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.imaging.disparity_encoding import encode_disparity
 from pamcli.imaging.images import RgbImage, encode_image
 from pamcli.imaging.resize import imresize_to
 

@@ -14,7 +14,7 @@ from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.methods import DisparityFiles, UpscaledFiles
 from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
-from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.imaging.disparity_encoding import encode_disparity
 from pamcli.imaging.images import RgbImage, encode_image
 
 MAP = np.array([[1.5, np.nan, 3], [4, 5, 200.25]], np.float32)

@@ -20,8 +20,8 @@ from pamcli.files.suffixes import (
     DISPARITY_INPUT_SUFFIXES,
     TABLE_SUFFIXES,
 )
-from pamcli.imaging.disparity_files import encode_confidence, encode_depth, encode_disparity, read_disparity
-from pamcli.imaging.disparity_units import read_disparity_file
+from pamcli.imaging.disparity_encoding import encode_confidence, encode_depth, encode_disparity
+from pamcli.imaging.disparity_files import read_disparity, read_disparity_file
 
 NAN = float("nan")
 INF = float("inf")
@@ -256,7 +256,7 @@ def test_cut_short(suffix: str, cut: int, tmp_path: Path, capfd: pytest.CaptureF
 @pytest.mark.parametrize("suffix", CONFIDENCE_SUFFIXES)
 def test_confidence(tmp_path: Path, suffix: str) -> None:
     confidence = np.array([[0, 0.25, 0.5], [0.75, 1, 0.1]], np.float32)
-    path = saved(tmp_path, f"conf{suffix}", encode_confidence(confidence, suffix))
+    path = saved(tmp_path, f"conf{suffix}", encode_confidence(confidence, suffix).data)
     if suffix == ".png":
         stored = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
         assert stored is not None

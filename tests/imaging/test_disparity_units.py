@@ -9,11 +9,7 @@ import numpy as np
 import pytest
 
 from pamcli.errors import InputError, UsageError
-from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.disparity_units import (
-    find_unit_problem,
-    read_disparity_file,
-)
+from pamcli.imaging.disparity_files import find_unit_problem, read_disparity, read_disparity_file
 
 MAP = np.add.outer(np.linspace(20, 40, 60), np.linspace(0, 20, 80)).astype(np.float32)
 

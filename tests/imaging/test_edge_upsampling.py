@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pamcli.imaging import edge_upsampling
-from pamcli.imaging.edge_upsampling import upsample_along_edges
-from pamcli.imaging.resize import resize_area
+from pamcli.imaging import resize
+from pamcli.imaging.resize import resize_area, upsample_along_edges
 
 Pixels = NDArray[np.uint8]
 BLACK, WHITE = 20, 230
@@ -82,7 +81,7 @@ def test_strips_make_no_difference(size: tuple[int, int], monkeypatch: pytest.Mo
     assert [each.shape for each in whole] == [size, size]
     for rows in (1, 7):
         told: list[int] = []
-        monkeypatch.setattr(edge_upsampling, "PIXELS_AT_ONCE", rows * size[1])
+        monkeypatch.setattr(resize, "PIXELS_AT_ONCE", rows * size[1])
         strips = upsample_along_edges(small, [sure], colours, view, done=told.append)
         assert len(told) == -(-size[0] // rows)
         for one, other in zip(whole, strips, strict=True):

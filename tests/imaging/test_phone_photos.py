@@ -14,9 +14,8 @@ from PIL import Image
 from pamcli.errors import InputError
 from pamcli.files.paths import are_packed, states_layout
 from pamcli.imaging.images import RgbImage, StereoPair, read_image
-from pamcli.imaging.packed_views import read_packed_pair
+from pamcli.imaging.packed_views import make_rectilinear, read_packed_pair
 from pamcli.imaging.preflight import check_pair, is_panorama
-from pamcli.imaging.vr180 import make_rectilinear
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 CAMERAS = [made.camera(0.7, 0.5, 0.5, (0, 0, 0)), made.camera(0.7, 0.52, 0.5, (19200, 0, 0))]

@@ -13,8 +13,7 @@ from sample_cut import Cut, whole_sample
 
 from pamcli.errors import UsageError
 from pamcli.imaging.degradation import CAMERAS
-from pamcli.imaging.edge_upsampling import upsample_along_edges
-from pamcli.imaging.resize import downscale_disparity, resize_nearest
+from pamcli.imaging.resize import downscale_disparity, resize_nearest, upsample_along_edges
 from pamcli.inference.device import Compute
 from pamcli.inference.images import resize_image
 from pamcli.inference.matcher import EXTRAS, StereoMatcher

@@ -11,7 +11,8 @@ import pytest
 from imageio.v3 import imread, imwrite
 from pam_program import pam
 
-from pamcli.imaging.disparity_files import read_disparity, write_disparity
+from pamcli.imaging.disparity_encoding import write_disparity
+from pamcli.imaging.disparity_files import read_disparity
 from pamcli.networks.pasmnet import CascadedParallaxAttention, PASMnet
 from pamcli.registry.architectures import ARCHITECTURES, _make_row
 

@@ -12,11 +12,10 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import read_pair_list, resolve_packed
 from pamcli.files.paths import list_entries, list_images_by_stem, match_template, quote, states_layout
 from pamcli.files.suffixes import DISPARITY_INPUT_SUFFIXES, TABLE_SUFFIXES
-from pamcli.imaging.disparity_units import read_disparity_file
+from pamcli.imaging.disparity_files import read_disparity_file
 from pamcli.imaging.images import StereoPair
-from pamcli.imaging.packed_views import read_packed_pair
+from pamcli.imaging.packed_views import make_rectilinear, read_packed_pair
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS
-from pamcli.imaging.vr180 import make_rectilinear
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
