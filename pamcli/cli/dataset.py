@@ -174,7 +174,7 @@ def stats(
         scores = load_scores(cnniqa)
     from pamcli.data.statistics import measure_data_set
     from pamcli.evaluation.published import make_data_set_table
-    from pamcli.evaluation.tables import format_text, to_json_row
+    from pamcli.evaluation.results import format_text, to_json
     from pamcli.workers import default_workers
 
     rows = []
@@ -190,8 +190,8 @@ def stats(
         if scores:
             with console.progress(f"quality of {label}", len(chosen)) as bar:
                 quality = measure_quality(source, chosen, scores, bar.advance)
-        values = {"data": label, **to_json_row(figures.row()), "cnniqa": None, "sr_metric": None}
-        values |= to_json_row(quality)
+        values = {"data": label, **to_json(figures.row()), "cnniqa": None, "sr_metric": None}
+        values |= to_json(quality)
         values |= {each: getattr(figures, each) for each in LISTS}
         console.answer(values, *(f"{label}: {line}" for line in figures.describe_copies()))
         rows.append((label, figures, quality))

@@ -46,16 +46,20 @@ def superres(settings: EvaluateSuperresSettings, console: Console) -> None:
 
 def _show(evaluation: "Evaluation", settings: EvaluateSettings, console: Console) -> None:
     """Write the requested files, then print the tables or everything as JSON."""
-    from pamcli.evaluation.report import write_files
-
     try:
-        write_files(evaluation, settings)
+        if settings.per_image or settings.report or settings.table:
+            from pamcli.evaluation.report import write_files
+
+            write_files(evaluation, settings)
     finally:  # hours of work are printed even if a file cannot be written
-        # A table on stdout without these facts could not be compared with others.
-        lines = [f"{name}: {value}" for name, value in evaluation.facts]
-        lines += [f"note: {note}" for note in evaluation.notes]
-        tables = evaluation.text(shutil.get_terminal_size().columns).split("\n")
-        console.answer(evaluation.json(), *tables, "", *lines)
+        if console.jsonl:
+            console.record(evaluation.json())
+        else:
+            # A table on stdout without these facts could not be compared with others.
+            lines = [f"{name}: {value}" for name, value in evaluation.facts]
+            lines += [f"note: {note}" for note in evaluation.notes]
+            tables = evaluation.text(shutil.get_terminal_size().columns).split("\n")
+            console.answer({}, *tables, "", *lines)
 
 
 def protocols(console: Console, name: str | None = make_name_argument("the protocol", "protocols")) -> None:

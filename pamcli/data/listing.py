@@ -93,7 +93,7 @@ class Listed(Source):
 
     @property
     def files(self) -> tuple[Files, ...]:
-        return self._files[: len(self)]
+        return self._files[: len(self.names)]
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -217,14 +217,14 @@ def pair_files(
 
 def list_by_stem(folder: Path, suffixes: Sequence[str] = IMAGE_SUFFIXES, ending: str = "") -> dict[str, Path]:
     """Return the files of a folder by stem without `ending`; of equal stems, the earliest suffix wins."""
-    found: dict[str, Path] = {}
-    for suffix in reversed(suffixes):
-        for name, _ in list_entries(folder):
-            stem, actual = os.path.splitext(name)
-            key = stem.removesuffix(ending)
-            if actual.lower() == suffix and stem.endswith(ending) and key:
-                found[key] = folder / name
-    return found
+    found: dict[str, tuple[int, Path]] = {}
+    for name, _ in list_entries(folder):
+        stem, suffix = os.path.splitext(name)
+        if suffix.lower() in suffixes and stem.endswith(ending) and stem != ending:
+            rank, key = suffixes.index(suffix.lower()), stem.removesuffix(ending)
+            if key not in found or rank <= found[key][0]:
+                found[key] = rank, folder / name
+    return {key: path for key, (_, path) in found.items()}
 
 
 def find_root(root: Path, *below: str, holds: Sequence[str]) -> Path:

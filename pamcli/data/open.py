@@ -38,13 +38,13 @@ def parse_data(text: str) -> DataSpec:
             raise unknown_name_error(f"split of {name}", split, info.splits)
         place, question, query = rest.rpartition("?")
         # Only a template of views, a topic of a bag, or a folder name with a "?" contains a "/".
-        values = [item.partition("=")[2] for item in query.split("&") if "/" in item]
-        if not (question and query) or not (name == "bag" or all("{}" in value for value in values)):
+        in_folders = [item for item in query.split("&") if "/" in item and "{}" not in item.partition("=")[2]]
+        if not (question and query) or (in_folders and name != "bag"):
             place, query = rest, ""
         if not place:
             hint = f"give {name}:PATH" + ("" if info.needs_folder else f", or {name} alone")
             raise UsageError(f"the data set {text!r} lacks a folder", hint)
-    keys = _parse_keys(query, info)
+    keys = _parse_keys(query, info) if query else {}
     first, weight = keys.pop("first", None), keys.pop("weight", "1")
     if first and not (first.isascii() and first.isdigit() and len(first) < 19 and int(first) > 0):
         raise UsageError(f"first must be a whole number above 0 with at most 18 digits, got {first[:40]}")
@@ -55,7 +55,8 @@ def parse_data(text: str) -> DataSpec:
     if not 0 < factor <= 1e9:
         raise UsageError(f"weight must be a number above 0, at most 1e9, got {weight[:40]}")
     path = None if place is None else Path(os.path.expanduser(place))
-    return DataSpec(text, info, split, path, keys, int(first) if first else None, factor)
+    label = info.name if len(info.splits) == 1 else f"{info.name}/{split}"
+    return DataSpec(text, label, info, split, path, keys, int(first) if first else None, factor)
 
 
 def open_data(data: str | DataSpec) -> Source:
@@ -67,7 +68,7 @@ def open_data(data: str | DataSpec) -> Source:
         hint = None if spec.info.may_be_file else f"give the folder that contains {spec.info.name}"
         raise InputError(f"{quote(spec.path)} {what}", hint)
     source = spec.info.open(spec.path, spec.split, spec.keys)
-    if spec.path is not None and not len(source):
+    if spec.path is not None and not source.names:
         chosen = "".join(f", {key}={value}" for key, value in spec.keys.items())
         unpaired = f"; {source.unpaired[0]}" if source.unpaired else ""
         message = f"{quote(spec.path)} contains no pair of the data set {spec.label}{chosen}{unpaired}"

@@ -73,11 +73,6 @@ class Source(ABC):
         return len(self.names)
 
     @property
-    def label(self) -> str:
-        """NAME/SPLIT for tables; "" if the source was not opened by name."""
-        return "" if self.spec is None else self.spec.label
-
-    @property
     def files(self) -> Sequence[Files]:
         """Files of each sample, in the order of `names`."""
         return ()
@@ -230,14 +225,10 @@ class DataSpec:
     """A specification checked against the table of data sets, but not yet against the disk."""
 
     text: str  # the specification as the user wrote it
+    label: str  # NAME/SPLIT for tables; NAME if the data set has one split
     info: SourceInfo
     split: str
     path: Path | None  # folder of the data set; None for a data set without one, such as procedural scenes
     keys: Mapping[str, str] = field(default_factory=dict)  # keys of the source itself, without defaults
     first: int | None = None
     weight: float = 1.0
-
-    @property
-    def label(self) -> str:
-        """NAME/SPLIT for tables."""
-        return self.info.name if len(self.info.splits) == 1 else f"{self.info.name}/{self.split}"

@@ -77,7 +77,7 @@ def check_before_training(source: Source) -> str | None:
     if found.total() <= len(indices) / 2:
         return None
     problem, count = found.most_common(1)[0]
-    name = quote(source.spec.text) if source.spec else source.label
+    name = quote(source.spec.text) if source.spec else "the data set"
     text = f"{name}: in {count} of {len(indices)} tested pairs, {problem}"
     if problem == _UNKNOWN or count < max(_ENOUGH, len(indices) / 2):
         return f"{text}; test it with `pam dataset verify`"

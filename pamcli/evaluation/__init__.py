@@ -11,8 +11,7 @@
 | per-pixel errors, image regions, error distributions | `pixels` |
 | rules of benchmarks and papers, one row each | `protocols` |
 | methods: networks, result files, peak memory | `methods`; OpenCV: `opencv_methods` |
-| tables as text, Markdown, LaTeX, CSV, JSON | `tables` |
-| `Evaluation`: the tables, facts and notes of all methods | `results` |
+| `Evaluation`: the tables, facts and notes of all methods, as text, Markdown, LaTeX, CSV, JSON | `results` |
 | further tables: paired differences; regions, protocols and studies | `comparison`, `disparity_tables` |
 | all files; HTML report, from `templates/` | `report`, `report_charts`, `report_images` |
 | published results | `published` |

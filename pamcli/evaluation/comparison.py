@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.evaluation.loop import MeasuredSet
-from pamcli.evaluation.results import Evaluation
-from pamcli.evaluation.tables import Column, Table, Value, flatten, make_text_columns, to_json_row
+from pamcli.evaluation.results import Column, Evaluation, Table, Value, flatten, make_text_columns
 from pamcli.files.paths import pluralize
 
 DRAWS = 2000
@@ -99,10 +98,10 @@ def add_comparison(
                 "megabytes": max(memory[1:] or memory) / 1e6 if memory else None,
                 **{key: means.get(key) for key in (*metrics, *beyond)},
             }
-            numbers.append({**to_json_row(row), "differences": {}})
+            numbers.append({**row, "differences": {}})
             for key in metrics if name != first else ():
                 found = compare_methods(one, name, first, key)
-                numbers[-1]["differences"][key] = found and to_json_row(found)
+                numbers[-1]["differences"][key] = found
                 if found:
                     mean, low, high = (
                         f"{found[name]:+.{columns[key].decimals}f}" for name in ("mean", "low", "high")

@@ -17,15 +17,14 @@ from pamcli.errors import UsageError
 from pamcli.evaluation import disparity_tables
 from pamcli.evaluation.comparison import add_comparison
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
-from pamcli.evaluation.loop import ImageFigures, Method, Task, measure_sets
+from pamcli.evaluation.loop import ImageFigures, MeasuredSet, Method, Task, measure_sets
 from pamcli.evaluation.methods import DisparityFiles, MatcherMethod, list_built
 from pamcli.evaluation.pixels import RANGES, REGIONS
 from pamcli.evaluation.protocols import MEANS, POOLED, PROTOCOLS, USUAL, DisparityProtocol, check_protocol
 from pamcli.evaluation.published import add_published
-from pamcli.evaluation.report import check_files, write_files
+from pamcli.evaluation.report import write_files
 from pamcli.evaluation.report_images import DrawnPair, draw_consistency, draw_disparities
-from pamcli.evaluation.results import WORST, Evaluation
-from pamcli.evaluation.tables import Column, Value
+from pamcli.evaluation.results import WORST, Column, Evaluation, Value, check_files
 from pamcli.imaging.degradation import Degradation, parse_cameras
 from pamcli.imaging.images import to_uint8
 from pamcli.imaging.resize import imresize_to
@@ -141,7 +140,11 @@ def evaluate(
                 sets[index] = ChangedSource(source, partial(_take_as_truth, methods[0]), note=note)
     variants = task.make_variants(methods[-1])
     measured, page = measure_sets(task, sets, methods, variants=variants, worst=worst, listener=listener)
-    disparity_tables.add_figures(page, measured, task.protocols)
+    regions = dict.fromkeys([str(row["region"]) for row in page.summary.rows])
+    page.notes.insert(0, f"region: {'; '.join([f'{each}: {REGIONS[each]}' for each in regions])}")
+    page.numbers = {"sets": _list_figures(measured), **page.numbers}
+    if task.protocols:
+        disparity_tables.add_protocols(page, measured, task.protocols)
     if task.study is not None:
         disparity_tables.add_study(page, task.study, measured)
     if task.comparing:
@@ -156,20 +159,34 @@ def evaluate(
     return page
 
 
+def _list_figures(sets: Sequence[MeasuredSet[DisparityMeter]]) -> list[dict[str, Any]]:
+    """Return the metrics of each data set and method for JSON."""
+    found = []
+    for one in sets:
+        for name, total in one.methods.items():
+            pooled, means, counters = total.pooled_metrics, total.image_means, total.counters
+            about = {"data": one.label, "method": name} if len(one.methods) > 1 else {"data": one.label}
+            figures = {
+                "images": counters["all"]["images"],
+                "pooled": pooled,
+                "image_means": {region: means[region] for region in pooled},
+                "region_images": {region: counters[region]["images"] for region in pooled},
+                "notes": one.notes,
+            }
+            found.append(about | figures)
+    return found
+
+
 class ChangedSource(Source):
     """A data set whose samples are changed after they are loaded."""
 
     def __init__(self, source: Source, change: Callable[[Sample], Sample], kind: str = "", note: str = ""):
         """Change the samples. `kind` is added to the name; `note` replaces those on missing ground truth."""
-        self.source, self.change, self.kind, self.note = source, change, kind, note
+        self.source, self.change, self.note = source, change, note
         self.names, self.unpaired, self.full_size = source.names, source.unpaired, source.full_size
-        self.spec = source.spec
-        if kind and source.spec is not None:
-            self.spec = replace(source.spec, text=f"{source.spec.text}, {kind}")
-
-    @property
-    def label(self) -> str:
-        return ", ".join(filter(None, (self.source.label, self.kind)))
+        self.spec = spec = source.spec
+        if kind and spec:
+            self.spec = replace(spec, text=f"{spec.text}, {kind}", label=f"{spec.label}, {kind}")
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -209,6 +226,7 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
     """Keys of `PROTOCOLS`; the first one rules all tables. () = the protocol of each data set's benchmark."""
 
     title = "Disparity"
+    facts = ()
     columns = disparity_tables.COLUMNS
     key_figures = ("d1", "bad-2", "epe", "density")
     average = POOLED
@@ -251,31 +269,33 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
             return None
         return sample if self.resize is None else resize_sample(sample, *self.resize, imresize_to)
 
-    def make_meters(self, source: Source) -> dict[str, DisparityMeter]:
+    def make_meter(self, source: Source) -> DisparityMeter:
         name = source.spec.info.name if source.spec else ""
         full_size = source.full_size and self.resize is None
-        usual = replace(USUAL.get(name, DisparityProtocol()), max_gt=self.max_gt)
         rules = {each: PROTOCOLS[each].get_rules(name) for each in self.protocols}
+        usual = replace(USUAL.get(name, DisparityProtocol()), max_gt=self.max_gt)
         first = next(iter(rules.values()), usual)
-        if self.study == "range" or not first.ranges:
-            ranges = disparity_tables.STUDY_RANGES if self.study == "range" else ()
-            first = replace(first, ranges=disparity_tables.DISTANCES if self.comparing else ranges)
-        rules = {"": replace(first, parts=self.comparing), **rules}
-        return {
-            key: DisparityMeter(replace(each, resize=self.resize), full_size=full_size)
-            for key, each in rules.items()
-        }
+        if self.study == "range":
+            first = replace(first, ranges=disparity_tables.STUDY_RANGES)
+        elif self.comparing and not first.ranges:
+            first = replace(first, ranges=disparity_tables.DISTANCES)
+        first = replace(first, parts=self.comparing, resize=self.resize)
+        for key, each in rules.items():
+            rules[key] = replace(each, resize=self.resize)
+        return DisparityMeter(first, full_size=full_size, protocols=rules)
 
     def make_rows(self, total: DisparityMeter) -> list[dict[str, Value]]:
         """Return one row per region and average; skip rows that would repeat another one."""
         rows: list[dict[str, Value]] = []
         for average, figures in ((POOLED, total.pooled_metrics), (MEANS, total.image_means)):
-            for region in filter(figures.__contains__, REGIONS):
-                images = total.image_counts[region]
-                pixels = total.pooled_metrics[region]["pixels"]
-                everything = region in RANGES and pixels == total.pooled_metrics["all"]["pixels"]
-                if not everything and not (average == MEANS and images == 1):
-                    rows.append({"region": region, "average": average, "images": images, **figures[region]})
+            for region in REGIONS:
+                if region not in figures:
+                    continue
+                counters = total.counters[region]
+                everything = region in RANGES and counters["pixels"] == total.counters["all"]["pixels"]
+                if not everything and not (average == MEANS and counters["images"] == 1):
+                    row: dict[str, Value] = {"region": region, "average": average}
+                    rows.append({**row, "images": counters["images"], **figures[region]})
         return rows
 
     def rank(self, images: Sequence[ImageFigures]) -> float | None:

@@ -5,8 +5,9 @@ the mean of the images, as KITTI 2012 and Middlebury rank. KITTI fills holes of 
 density before. Elsewhere holes fail every threshold and are excluded from means and quantiles.
 """
 
+import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,14 +18,14 @@ from numpy.typing import NDArray
 from pamcli.data.source import Sample, format_size
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation import pixels
-from pamcli.evaluation.loop import ImageFigures, Meter
+from pamcli.evaluation.loop import ImageFigures, Meter, MethodResult
 from pamcli.evaluation.pixels import REGIONS, Mask
 from pamcli.evaluation.protocols import DisparityProtocol
-from pamcli.evaluation.tables import Figures, flatten
+from pamcli.evaluation.results import Figures, flatten
 from pamcli.files.paths import pluralize
 from pamcli.imaging.disparity_files import UNITS, measure_scale_factor, round_to_known_unit
 
-BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5, 6, 8)
+BAD = {f"bad-{threshold:g}": threshold for threshold in (0.5, 1, 2, 3, 4, 5, 6, 8)}
 """Error thresholds, px, of bad pixels: KITTI 2012's Out uses 2 to 5 (3 is the headline), Middlebury and ETH3D
 0.5, 1, 2 and 4, Booster 2, 4, 6 and 8."""
 
@@ -36,7 +37,7 @@ METRICS = {
     "invalid": "% of the counted pixels without an estimate (Middlebury)",
     "epe": "mean error, px, of estimated pixels (KITTI: after interpolation); Avg, avgerr",
     "rms": "root mean squared error, px, of estimated pixels (KITTI: after interpolation)",
-    **{f"bad-{t:g}": f"% with an error above {t:g} px, or without an estimate" for t in BAD_THRESHOLDS},
+    **{name: f"% with an error above {t:g} px, or without an estimate" for name, t in BAD.items()},
     "d1": "% with an error above 3 px and above 5 % of the ground truth, or without an estimate",
     "d1-1": "% with an error above 1 px and above 5 % of the ground truth, or without an estimate",
     "d1-estimated": "d1 of the pixels that had an estimate before interpolation",
@@ -54,14 +55,12 @@ METRICS = {
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(MethodResult):
     """The result of a method for one sample."""
 
     disparity: NDArray[np.floating]  # (H, W), px; NaN or inf = no estimate (KITTI: also below 0)
     visible: Mask | None = None  # (H, W), True where visible in both images
     confidence: NDArray[np.floating] | None = None  # (H, W), in [0, 1]
-    seconds: float | None = None  # run time of the method, s
-    memory: int | None = None  # peak memory of the method beyond what was in use before, bytes
     again: Callable[..., Any] | None = None  # runs the network on the same pair again, for further outputs
     of_network: bool = False  # True for networks of this package, whose units need no check
     units: float | None = None  # units per pixel with which a result file was read
@@ -70,30 +69,90 @@ class Estimate:
 class DisparityMeter(Meter[Sample, Estimate]):
     """The metrics of a method on a data set; memory grows only by the metrics of each sample."""
 
-    def __init__(self, protocol: DisparityProtocol | None = None, *, full_size: bool = False) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        protocol: DisparityProtocol | None = None,
+        *,
+        full_size: bool = False,
+        protocols: Mapping[str, DisparityProtocol] = {},
+    ) -> None:
+        """Measure by a protocol, and in addition by others, named `protocols`."""
+        self.images = []
         self.protocol = protocol or DisparityProtocol()
         self.weights = self.protocol.weights
         self.full_size = full_size
-        self._counters: dict[str, Counter[str]] = {}
-        self.histograms = {"all": pixels.make_error_histogram(), "noc": pixels.make_error_histogram()}
+        self.by_protocol = {
+            name: DisparityMeter(each, full_size=full_size) for name, each in protocols.items()
+        }
+        self.counters: dict[str, Counter[str]] = {}
+        """The sums of `_count` over the pixels of each region, and the number of images that have it."""
+        self.histograms = {"all": np.zeros((2, pixels.BINS)), "noc": np.zeros((2, pixels.BINS))}
         """Distributions of the errors of all counted pixels with an estimate; one takes 8 MB."""
-        self._by_confidence = np.zeros((3, 1))
-        self._confidence_errors = pixels.make_error_histogram()
+        self.by_confidence = np.zeros((3, 1))
+        self.confidence_errors = np.zeros((2, pixels.BINS))
         self._clipped = self._without_fine = 0
 
     def add(self, case: Sample, answer: Estimate) -> ImageFigures:
         """Measure one estimate; samples without a counted pixel add nothing. Raises InputError."""
         _check_estimate(case, answer)
-        protocol, sample, times = self.protocol, case, 1
+        protocol = self.protocol
+        sample, found, estimated = self._apply_protocol(case, answer)
+        nearest = protocol.fine == "nearest"
+        truth, error, outliers = pixels.compute_pixel_errors(found.disparity, sample, nearest=nearest)
+        masks = pixels.make_region_masks(sample, truth, protocol)
+        areas: dict[str, float] = {}
+        if found.confidence is not None:
+            sure = masks["all"] & estimated
+            by_level = pixels.count_by_confidence(error[sure], found.confidence[sure], name=sample.name)
+            histogram = pixels.make_error_histogram(error[sure])
+            if curve := pixels.compute_sparsification(by_level, histogram):
+                areas = curve.areas
+            self.confidence_errors += histogram
+            self.by_confidence = self.by_confidence + by_level
+        regions: dict[str, dict[str, float]] = {}
+        for region, mask in masks.items():
+            if not mask.any():
+                continue
+            counters = _count(error[mask], outliers[0][mask], outliers[1][mask], estimated[mask])
+            if region == "all" and found.visible is not None and sample.visible is not None:
+                predicted, true = found.visible[mask], sample.visible[mask]
+                kinds = (("visible", predicted, true), ("occluded", ~predicted, ~true))
+                for kind, here, there in kinds if not true.all() else ():  # only if some pixels are occluded
+                    counters[f"both-{kind}"] = int(np.count_nonzero(here & there))
+                    counters[f"predicted-{kind}"] = int(np.count_nonzero(here))
+                    counters[f"true-{kind}"] = int(np.count_nonzero(there))
+            self.counters.setdefault(region, Counter()).update(counters)
+            regions[region] = _compute_figures(counters, skip_holes=protocol.skip_holes)
+            if region in self.histograms:
+                finite = error[mask & np.isfinite(error)]
+                self.histograms[region] += pixels.make_error_histogram(finite)
+                regions[region] |= _find_quantiles(finite, floor=protocol.floor_quantiles)
+        if regions:
+            regions["all"] |= areas
+        self.images.append(ImageFigures(case.name, regions, answer.seconds, answer.memory))
+        for meter in self.by_protocol.values():
+            meter.add(case, answer)
+        return self.images[-1]
+
+    def _apply_protocol(self, sample: Sample, answer: Estimate) -> tuple[Sample, Estimate, Mask]:
+        """Apply the rules to a sample and its estimate; return them, and the mask of estimated pixels."""
+        protocol, estimate = self.protocol, answer.disparity
+        self._without_fine += bool(protocol.fine and sample.fine is None and not self.full_size)
         if protocol.parts:
             sample = replace(sample, masks={**(sample.masks or {}), **pixels.compute_regions(sample)})
-        if protocol.fine == "each":
+        if protocol.fine == "each" and sample.fine is not None:
             sample, times = pixels.use_fine_grid(sample)
-        estimate = pixels.repeat_pixels(answer.disparity, times) * times
+            estimate = pixels.repeat_pixels(estimate * times, times)
+            visible = (
+                answer.visible if answer.visible is None else pixels.repeat_pixels(answer.visible, times)
+            )
+            sure = answer.confidence
+            sure = sure if sure is None else pixels.repeat_pixels(sure, times)
+            answer = replace(answer, visible=visible, confidence=sure)
         bounded = protocol.clip and sample.calibration and sample.calibration.ndisp
         if bounded:
             estimate = np.where(np.isfinite(estimate), np.clip(estimate, 0, bounded), estimate)
+            self._clipped += 1
         if protocol.within_width:
             with np.errstate(invalid="ignore"):
                 estimate = np.where(np.abs(estimate) <= estimate.shape[1], estimate, np.nan)
@@ -102,70 +161,26 @@ class DisparityMeter(Meter[Sample, Estimate]):
             estimated &= estimate >= 0
             known = np.where(estimated, estimate, np.nan).astype(np.float32)
             estimate = pixels.interpolate_background(known)
-        nearest = protocol.fine == "nearest"
-        truth, error, outliers = pixels.compute_pixel_errors(estimate, sample, nearest=nearest)
-        counted = _mask_counted(truth, protocol)
-        areas: dict[str, float] = {}
-        if answer.confidence is not None:
-            sure = counted & estimated
-            confidence = pixels.repeat_pixels(answer.confidence, times)[sure]
-            by_level = pixels.count_by_confidence(error[sure], confidence, name=sample.name)
-            histogram = pixels.make_error_histogram(error[sure])
-            if curve := pixels.compute_sparsification(by_level, histogram):
-                areas = curve.areas()
-            self._confidence_errors += histogram
-            self._by_confidence = self._by_confidence + by_level
-        regions: dict[str, dict[str, float]] = {}
-        for region, mask in pixels.make_region_masks(sample, truth, counted, protocol.ranges).items():
-            if not mask.any():
-                continue
-            counters = _count(error[mask], outliers[0][mask], outliers[1][mask], estimated[mask])
-            if region == "all" and answer.visible is not None and sample.visible is not None:
-                predicted, true = pixels.repeat_pixels(answer.visible, times)[mask], sample.visible[mask]
-                kinds = (("visible", predicted, true), ("occluded", ~predicted, ~true))
-                for kind, here, there in kinds if not true.all() else ():  # only if some pixels are occluded
-                    counters[f"both-{kind}"] = int(np.count_nonzero(here & there))
-                    counters[f"predicted-{kind}"] = int(np.count_nonzero(here))
-                    counters[f"true-{kind}"] = int(np.count_nonzero(there))
-            self._counters.setdefault(region, Counter()).update(counters)
-            regions[region] = _compute_figures(counters, skip_holes=protocol.skip_holes)
-            if region in self.histograms:
-                finite = error[mask & np.isfinite(error)]
-                self.histograms[region] += pixels.make_error_histogram(finite)
-                regions[region] |= _find_quantiles(finite, floor=protocol.floor_quantiles)
-        if regions:
-            regions["all"] |= areas
-        self.images.append(ImageFigures(sample.name, regions, answer.seconds, answer.memory))
-        self._without_fine += bool(protocol.fine and case.fine is None and not self.full_size)
-        self._clipped += bool(bounded)
-        return self.images[-1]
+        return sample, replace(answer, disparity=estimate), estimated
 
     @cached_property
     def pooled_metrics(self) -> Figures:
         """Metrics over all pixels of the data set. Raises InputError if no pixel was counted."""
         protocol = self.protocol
-        if not self._counters:
+        if not self.counters:
             limit = "" if protocol.max_gt is None else f" below {protocol.max_gt:g} px"
             images = pluralize(len(self.images), "image")
             message = f"nothing to measure: no pixel has ground truth{limit} in {images}"
             raise InputError(message, "measure on data with ground truth")
         pooled = {}
         for region in (*REGIONS, *pixels.name_ranges(protocol.ranges)):
-            if region in self._counters:
-                pooled[region] = _compute_figures(self._counters[region], skip_holes=protocol.skip_holes)
+            if region in self.counters:
+                pooled[region] = _compute_figures(self.counters[region], skip_holes=protocol.skip_holes)
                 for name, fraction in QUANTILES.items() if region in self.histograms else ():
                     pooled[region][name] = pixels.find_quantile(self.histograms[region], fraction)
-        if curve := self.curve():
-            pooled["all"] |= curve.areas()
+        if curve := pixels.compute_sparsification(self.by_confidence, self.confidence_errors):
+            pooled["all"] |= curve.areas
         return pooled
-
-    @property
-    def headline(self) -> Figures:
-        return self.pooled_metrics
-
-    def curve(self) -> pixels.SparsificationCurve | None:
-        """Return the sparsification curve over all pixels; None without confidence."""
-        return pixels.compute_sparsification(self._by_confidence, self._confidence_errors)
 
     @property
     def notes(self) -> list[str]:
@@ -273,26 +288,12 @@ def _check_estimate(case: Sample, answer: Estimate) -> None:
     raise InputError(f"{case.name}: {problem}", hint)
 
 
-def _mask_counted(truth: NDArray[np.float32], rules: DisparityProtocol) -> Mask:
-    """Return the mask of counted pixels, given the ground truth: (H, W), px, NaN = unknown."""
-    counted = np.isfinite(truth)
-    with np.errstate(invalid="ignore"):
-        if not rules.any_truth:
-            counted &= truth > 0
-        if rules.max_gt is not None:
-            counted &= truth < rules.max_gt
-    if rules.corner is not None:
-        width, height = rules.corner
-        counted[: max(0, counted.shape[0] - height)] = False
-        counted[:, : max(0, counted.shape[1] - width)] = False
-    return counted
-
-
 def _count(error: NDArray[np.float64], outlier: Mask, outlier_1: Mask, estimated: Mask) -> Counter[str]:
     """Return the sums over pixels that metrics need. `error`: (N,), inf = no estimate even after filling."""
     finite = error[np.isfinite(error)]
     counters: Counter[str] = Counter(
         {
+            "images": 1,
             "pixels": len(error),
             "estimated": np.count_nonzero(estimated),
             "finite": len(finite),
@@ -303,36 +304,32 @@ def _count(error: NDArray[np.float64], outlier: Mask, outlier_1: Mask, estimated
             "d1-estimated": np.count_nonzero(outlier & estimated),
         }
     )
-    for threshold in BAD_THRESHOLDS:
-        counters[f"bad-{threshold:g}"] = int(np.count_nonzero(error > threshold))
+    for name, threshold in BAD.items():
+        counters[name] = int(np.count_nonzero(error > threshold))
     return counters
 
 
 def _compute_figures(counters: Counter[str], *, skip_holes: bool = False) -> dict[str, float]:
-    pixels, finite, estimated = counters["pixels"], counters["finite"], counters["estimated"]
+    """Return the metrics of the sums of `_count`; NaN where no pixel counts."""
+    pixels = counters["pixels"]
+    finite, estimated = counters["finite"] or math.nan, counters["estimated"] or math.nan
     # A hole fails every threshold, unless the protocol skips holes.
-    holes, base = (pixels - finite, finite) if skip_holes else (0, pixels)
+    holes, base = (pixels - counters["finite"], finite) if skip_holes else (0, pixels)
     figures = {
         "pixels": float(pixels),
-        "density": 100 * estimated / pixels,
-        "invalid": 100 - 100 * estimated / pixels,
-        "epe": _divide(counters["sum"], finite),
-        "rms": _divide(counters["squares"], finite) ** 0.5,
+        "density": 100 * counters["estimated"] / pixels,
+        "invalid": 100 - 100 * counters["estimated"] / pixels,
+        "epe": float(counters["sum"] / finite),
+        "rms": float(counters["squares"] / finite) ** 0.5,
     }
-    for name in (*(f"bad-{threshold:g}" for threshold in BAD_THRESHOLDS), "d1", "d1-1"):
-        figures[name] = 100 * _divide(counters[name] - holes, base)
-    figures["d1-estimated"] = 100 * _divide(counters["d1-estimated"], estimated)
-    if "true-visible" in counters:
-        for kind in ("visible", "occluded"):
-            both = counters[f"both-{kind}"]
-            figures[f"{kind}-precision"] = 100 * _divide(both, counters[f"predicted-{kind}"])
-            figures[f"{kind}-recall"] = 100 * _divide(both, counters[f"true-{kind}"])
+    for name in (*BAD, "d1", "d1-1"):
+        figures[name] = 100 * float((counters[name] - holes) / base)
+    figures["d1-estimated"] = 100 * float(counters["d1-estimated"] / estimated)
+    for kind in ("visible", "occluded") if "true-visible" in counters else ():
+        for metric, whole in (("precision", "predicted"), ("recall", "true")):
+            share = counters[f"both-{kind}"] / (counters[f"{whole}-{kind}"] or math.nan)
+            figures[f"{kind}-{metric}"] = 100 * share
     return figures
-
-
-def _divide(part: float, whole: float) -> float:
-    """Return a mean or a share, NaN if there are no pixels."""
-    return float(part / whole) if whole else float("nan")
 
 
 def _find_quantiles(errors: NDArray[np.float64], *, floor: bool = False) -> dict[str, float]:

@@ -4,21 +4,12 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from pamcli.evaluation.disparity_metrics import BAD_THRESHOLDS, METRICS, QUANTILES, DisparityMeter
+from pamcli.evaluation.disparity_metrics import BAD, METRICS, QUANTILES, DisparityMeter
 from pamcli.evaluation.loop import MeasuredSet
-from pamcli.evaluation.pixels import FRACTIONS, REGIONS, count_between, name_ranges
+from pamcli.evaluation.pixels import FRACTIONS, REGIONS, compute_sparsification, count_between, name_ranges
 from pamcli.evaluation.protocols import POOLED, PROTOCOLS
 from pamcli.evaluation.report_charts import ERROR_EDGES, Chart, make_curves, make_histogram
-from pamcli.evaluation.results import Evaluation
-from pamcli.evaluation.tables import (
-    Column,
-    Table,
-    Value,
-    make_text_columns,
-    to_json_row,
-    to_json_rows,
-    to_json_value,
-)
+from pamcli.evaluation.results import Column, Evaluation, Table, Value, make_text_columns
 
 Measured = MeasuredSet[DisparityMeter]
 Rows = list[dict[str, Value]]
@@ -62,37 +53,14 @@ COLUMNS = {
 """The columns of all metrics: "d1" for all pixels, "noc d1"."""
 
 
-def add_figures(page: Evaluation, sets: Sequence[Measured], protocols: Sequence[str]) -> None:
-    """Add the metrics for JSON, a note on the regions, and the table of the named protocols."""
-    named = filter(REGIONS.__contains__, dict.fromkeys(str(row["region"]) for row in page.summary.rows))
-    page.notes.insert(0, f"region: {'; '.join(f'{each}: {REGIONS[each]}' for each in named)}")
-    numbers = []
-    for one in sets:
-        for name, total in one.methods.items():
-            pooled, means = total.pooled_metrics, total.image_means
-            numbers.append(
-                {
-                    "data": one.label,
-                    **({"method": name} if len(one.methods) > 1 else {}),
-                    "images": total.image_counts["all"],
-                    "pooled": {region: to_json_row(figures) for region, figures in pooled.items()},
-                    "image_means": {region: to_json_row(means[region]) for region in pooled},
-                    "region_images": {region: total.image_counts[region] for region in pooled},
-                    "notes": list(one.notes),
-                }
-            )
-    page.numbers = {"sets": numbers, **page.numbers}
-    if protocols:
-        _add_protocols(page, sets, protocols)
-
-
-def _add_protocols(page: Evaluation, sets: Sequence[Measured], protocols: Sequence[str]) -> None:
+def add_protocols(page: Evaluation, sets: Sequence[Measured], protocols: Sequence[str]) -> None:
     """Add a table with a row for each metric that a protocol states, and a column for each protocol."""
     found: dict[tuple[str, ...], dict[str, Value]] = {}
     for one in sets:
-        for (method, meters), name in itertools.product(one.meters.items(), protocols):
-            for each in meters[name].protocol.stated:
-                figures = meters[name].pooled_metrics if each.average == POOLED else meters[name].image_means
+        for (method, total), name in itertools.product(one.methods.items(), protocols):
+            meter = total.by_protocol[name]
+            for each in meter.protocol.stated:
+                figures = meter.pooled_metrics if each.average == POOLED else meter.image_means
                 if each.region in figures:
                     unit = COLUMNS[each.metric].unit
                     title = f"{each.called} ({unit})" if unit else each.called
@@ -105,7 +73,7 @@ def _add_protocols(page: Evaluation, sets: Sequence[Measured], protocols: Sequen
     for name in protocols:
         about, source = PROTOCOLS[name].about, PROTOCOLS[name].source
         stated = [
-            {**{each.key: row[each.key] for each in columns}, "value": to_json_value(row[name])}
+            {**{each.key: row[each.key] for each in columns}, "value": row[name]}
             for row in found.values()
             if name in row
         ]
@@ -131,7 +99,7 @@ def make_charts(one: Measured) -> list[Chart]:
     counts = count_between(histogram, ERROR_EDGES)
     wrong_from = meter.protocol.wrong_from
     charts = [make_histogram(f"{one.label}: errors", ERROR_EDGES, counts, wrong_from, without)]
-    if (curve := meter.curve()) is not None:
+    if curve := compute_sparsification(meter.by_confidence, meter.confidence_errors):
         charts.append(
             make_curves(
                 f"{one.label}: error of the remaining pixels after removing the least confident",
@@ -139,7 +107,7 @@ def make_charts(one: Measured) -> list[Chart]:
                 {"by confidence": curve.epe.tolist(), "oracle": curve.epe_oracle.tolist()},
                 "pixels removed (%)",
                 "end-point error (px)",
-                f"AUSE {curve.areas()['ause-epe']:.3f}: "
+                f"AUSE {curve.areas['ause-epe']:.3f}: "
                 "area between the curves, relative to the overall error.",
             )
         )
@@ -167,13 +135,13 @@ def add_regions(page: Evaluation, sets: Sequence[Measured], figure: Column) -> N
                 pixels = f"the {missing:.2g} % of pixels without an estimate"
                 notes.append(f"{one.label}: mean errors of {name} ignore {pixels}")
         curves = {
-            name: [figures["all"][f"bad-{threshold:g}"] for threshold in BAD_THRESHOLDS]
+            name: [figures["all"][metric] for metric in BAD]
             for name, figures in itertools.islice(pooled.items(), 3)
         }
         title = f"{one.label}: pixels with a larger error"
         axes = "error (px)", "pixels with a larger error (%)"
         caption = "" if len(pooled) <= 3 else "Only the first three methods are shown."
-        charts.append(make_curves(title, BAD_THRESHOLDS, curves, *axes, caption))
+        charts.append(make_curves(title, [*BAD.values()], curves, *axes, caption))
     methods = (Column(name, name, figure.unit, figure.decimals) for name in sets[0].methods)
     columns = [*make_text_columns("data", "part"), Column("pixels", "pixels", decimals=0), *methods]
     note = f"{figure.heading}, {POOLED} over all pixels of each region."
@@ -181,7 +149,7 @@ def add_regions(page: Evaluation, sets: Sequence[Measured], figure: Column) -> N
     page.sections.insert(0, parts)
     page.charts[:0] = charts
     page.notes[:0] = notes
-    page.numbers["comparison"] = {"parts": to_json_rows(parts)}
+    page.numbers["comparison"] = {"parts": parts}
 
 
 def add_study(page: Evaluation, kind: str, sets: Sequence[Measured]) -> None:
@@ -205,7 +173,7 @@ def add_study(page: Evaluation, kind: str, sets: Sequence[Measured]) -> None:
     table = Table([*columns, *(COLUMNS[key] for key in STUDIED)], rows)
     page.studies.append(table)
     page.charts[:0] = charts
-    page.numbers["study"] = {"kind": kind, "rows": to_json_rows(table)}
+    page.numbers["study"] = {"kind": kind, "rows": table}
 
 
 def _study_resolutions(one: Measured) -> tuple[Rows, Chart]:

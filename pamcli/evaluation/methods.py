@@ -21,8 +21,8 @@ from pamcli.data.source import Sample, Source, format_size
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.loop import Answer, Case, Method, Watch
+from pamcli.evaluation.results import Fact
 from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
-from pamcli.evaluation.tables import Fact
 from pamcli.files.paths import join_names, list_entries, pluralize, quote
 from pamcli.files.suffixes import DISPARITY_INPUT_SUFFIXES, IMAGE_SUFFIXES
 from pamcli.imaging.disparity_files import read_disparity_file
@@ -45,21 +45,15 @@ def measure_peak(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result,
         return measure_gpu_peak(run, gpu)
     release_freed_memory()  # it would be reused without being counted
     remember_peak()
+    status, peak = Path("/proc/self/status"), re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
     try:
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the current size
-        before = _read_memory_size("VmRSS")
-    except (OSError, ValueError):
+        before = peak.search(status.read_text())
+    except OSError:
         return run(), None
     result = run()
-    return result, max(0, _read_memory_size("VmHWM") - before)
-
-
-def _read_memory_size(name: str) -> int:
-    """Return a memory size in bytes; raise OSError or ValueError if it is not available."""
-    found = re.search(rf"^{name}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    if found is None:
-        raise ValueError(f"no {name}")
-    return int(found[1]) * 1024
+    after = peak.search(status.read_text())
+    return result, 1024 * max(0, int(after[1]) - int(before[1])) if before and after else None
 
 
 @dataclass(frozen=True)
@@ -75,21 +69,25 @@ class NetworkMethod(Method[Case, Answer]):
         facts = [("network", self.name)]
         if self.weights is not None:
             facts.append(("weights", f"{self.weights.name}, sha256 {sha256(self.weights)}"))
-        return [*facts, ("device", f"{compute['device']}, {compute['precision']}")]
+        facts.append(("device", f"{compute['device']}, {compute['precision']}"))
+        if hasattr(self.network, "max_disparity"):
+            limit = self.network.max_disparity
+            facts.append(("maximum disparity", "none" if limit is None else f"{limit} px"))
+        return facts
 
     def _measure(
         self, left: NDArray[np.generic], right: NDArray[np.generic], watch: Watch | None, **options: Any
-    ) -> tuple[Any, float, int | None]:
-        """Run the network on a pair; return its result, the seconds, and the peak memory in bytes."""
-        if departure := self.network.adaptation_note(*left.shape[:2]):
-            self.remarks[departure] = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Run the network on a pair; return its result, and the fields of a `MethodResult`."""
         if watch is not None:
             options["progress"] = watch(len(left))
         device = self.network.compute.device
         gpu = device if device.type == "cuda" else None
+        departure = self.network.adaptation_note(*left.shape[:2])
         start = time.perf_counter()
         found, memory = measure_peak(partial(self.network, left, right, **options), gpu=gpu)
-        return found, time.perf_counter() - start, memory
+        seconds = time.perf_counter() - start
+        return found, {"seconds": seconds, "memory": memory, "remarks": [departure] if departure else []}
 
 
 @dataclass(frozen=True)
@@ -98,36 +96,23 @@ class MatcherMethod(NetworkMethod[Sample, Estimate]):
 
     extras: bool = True  # also return confidence, and visibility where it can be measured
 
-    def facts(self) -> list[Fact]:
-        limit = self.network.max_disparity
-        return [*super().facts(), ("maximum disparity", "none" if limit is None else f"{limit} px")]
-
     def run(self, case: Sample, watch: Watch | None = None) -> Estimate:
         visible = {"visible"} if case.visible is not None else set()
         sure = {"confidence"} if self.network.model.has_confidence else set()
-        return self.match(case.left, case.right, sure | visible if self.extras else (), watch=watch)
-
-    def match(
-        self,
-        left: NDArray[np.generic],
-        right: NDArray[np.generic],
-        extras: Iterable[str] = (),
-        *,
-        watch: Watch | None = None,
-    ) -> Estimate:
-        """Match one pair. `extras`: further outputs to request."""
-        found, seconds, memory = self._measure(left, right, watch, extras=extras)
-        again = partial(self.network, left, right)
+        extras = sure | visible if self.extras else ()
+        found, measured = self._measure(case.left, case.right, watch, extras=extras)
+        again = partial(self.network, case.left, case.right)
         maps = found.disparity, found.visible, found.confidence
-        return Estimate(*maps, seconds, memory, again, of_network=True)
+        return Estimate(*maps, again, of_network=True, **measured)
 
     def match_at(self, factor: float, case: Sample) -> Estimate:
         """Match images resized by a factor, and resize the disparity map back."""
         height, width = case.left.shape[:2]
         sides = [max(16, round(side * factor)) for side in (width, height)]
-        found = self.match(*(imresize_to(view, *sides) for view in (case.left, case.right)))
+        left, right = (imresize_to(view, *sides) for view in (case.left, case.right))
+        found, measured = self._measure(left, right, None)
         back = resize_nearest(found.disparity, width, height) * np.float32(width / sides[0])
-        return Estimate(back, seconds=found.seconds, of_network=True)
+        return Estimate(back, of_network=True, **measured)
 
     def with_limit(self, limit: int) -> "MatcherMethod":
         """Return the same method with a maximum disparity, px, for the disparity alone."""
@@ -148,11 +133,11 @@ class UpscalerMethod(NetworkMethod[SuperresPair, Upscaled]):
 
     def run(self, case: SuperresPair, watch: Watch | None = None) -> Upscaled:
         second = case.low_left if self.right_view == "left" else case.low_right
-        (left, right), seconds, memory = self._measure(case.low_left, second, watch)
+        (left, right), measured = self._measure(case.low_left, second, watch)
         if self.keep is not None:
             self.keep(case.name, left, right)
         alone = self.network.upscale_left(case.low_left, case.low_left) if self.right_view == "both" else None
-        return Upscaled(left, right, seconds, memory, alone)
+        return Upscaled(left, right, alone, **measured)
 
 
 @dataclass(frozen=True)
@@ -231,9 +216,9 @@ class DisparityFiles(FilesMethod[Sample, Estimate]):
     scale: float | None = None  # units per pixel of disparity in the files; None = as their formats define
     seconds: float | None = None  # run time of the program per pair, s
 
-    def take_notes(self) -> list[str]:
-        scaled = [] if self.scale is None else [f"the files have {self.scale:g} units per pixel"]
-        return super().take_notes() + scaled
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.notes = [] if self.scale is None else [f"the files have {self.scale:g} units per pixel"]
 
     def run(self, case: Sample, watch: Watch | None = None) -> Estimate | None:
         if case.name not in self.files:
@@ -246,8 +231,8 @@ class DisparityFiles(FilesMethod[Sample, Estimate]):
                 f"but {quote(case.name)} is {format_size(case.left.shape)}",
                 "a prediction must have the size of the left image; pam does not resize it",
             )
-        self.remarks.update(dict.fromkeys(f"{case.name}: {line}" for line in found.warnings))
-        return Estimate(found.disparity, seconds=self.seconds, units=found.units)
+        remarks = [f"{case.name}: {line}" for line in found.warnings]
+        return Estimate(found.disparity, seconds=self.seconds, units=found.units, remarks=remarks)
 
 
 class UpscaledFiles(FilesMethod[SuperresPair, Upscaled]):

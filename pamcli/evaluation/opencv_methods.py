@@ -15,8 +15,8 @@ from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.loop import Method, Watch
 from pamcli.evaluation.methods import measure_peak
 from pamcli.evaluation.pixels import interpolate_background
+from pamcli.evaluation.results import Fact
 from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
-from pamcli.evaluation.tables import Fact
 from pamcli.files.paths import pluralize
 from pamcli.imaging.degradation import Degradation
 from pamcli.imaging.images import stretch_levels, to_grey, to_uint8

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Sample
 from pamcli.errors import InputError
+from pamcli.evaluation.protocols import DisparityProtocol
 
 Mask = NDArray[np.bool_]
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -54,7 +55,7 @@ _LEVELS = 65536  # quantisation of confidence, as in 16-bit confidence files
 # Positive floats sort as their bits do. Dropping the last 12 of 23 mantissa bits makes each bin at most
 # 1/2048 of its value wide, for errors of any size: 522,240 bins, 8 MB with the sums.
 _DROPPED_BITS = 12
-_BINS = int(np.array(np.inf, np.float32).view(np.uint32)) >> _DROPPED_BITS
+BINS = int(np.array(np.inf, np.float32).view(np.uint32)) >> _DROPPED_BITS
 
 
 def interpolate_background(disparity: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -91,18 +92,14 @@ def repeat_pixels(values: NDArray[Scalar], times: int) -> NDArray[Scalar]:
 
 def use_fine_grid(sample: Sample) -> tuple[Sample, int]:
     """Return a sample with ground truth and masks on its finer grid, in fine px, and the factor."""
-    if sample.fine is None:
-        return sample, 1
+    assert sample.fine is not None
     times = sample.fine.shape[0] // sample.left.shape[0]
-
-    def refine(values: Mask | None) -> Mask | None:
-        return None if values is None else repeat_pixels(values, times)
-
+    visible = sample.visible if sample.fine_visible is None else None
     finer = replace(
         sample,
         disparity=sample.fine * np.float32(times),
-        visible=refine(sample.visible) if sample.fine_visible is None else sample.fine_visible,
-        foreground=refine(sample.foreground),
+        visible=sample.fine_visible if visible is None else repeat_pixels(visible, times),
+        foreground=None if sample.foreground is None else repeat_pixels(sample.foreground, times),
         masks=sample.masks and {name: repeat_pixels(each, times) for name, each in sample.masks.items()},
         calibration=sample.calibration and sample.calibration.scale_width(times),
     )
@@ -137,9 +134,19 @@ def compute_pixel_errors(
 
 
 def make_region_masks(
-    sample: Sample, truth: NDArray[np.float32], counted: Mask, edges: tuple[float, ...]
+    sample: Sample, truth: NDArray[np.float32], rules: DisparityProtocol
 ) -> dict[str, Mask]:
-    """Return the counted pixels of each region and of the ranges between edges; "all" is first."""
+    """Return the counted pixels of each region, "all" first; `truth`: (H, W), px, NaN = unknown."""
+    counted = np.isfinite(truth)
+    with np.errstate(invalid="ignore"):
+        if not rules.any_truth:
+            counted &= truth > 0
+        if rules.max_gt is not None:
+            counted &= truth < rules.max_gt
+    if rules.corner is not None:
+        width, height = rules.corner
+        counted[: max(0, counted.shape[0] - height)] = False
+        counted[:, : max(0, counted.shape[1] - width)] = False
     masks = {"all": counted}
     if sample.visible is not None:
         masks |= {"noc": counted & sample.visible, "occluded": counted & ~sample.visible}
@@ -150,13 +157,11 @@ def make_region_masks(
     for name, mask in (sample.masks or {}).items():
         masks[name] = counted & mask
     with np.errstate(invalid="ignore"):
-        masks |= {
-            "0-100": counted & (truth < 100),
-            "100-200": counted & (truth >= 100) & (truth <= 200),
-            ">200": counted & (truth > 200),
-            ">192": counted & (truth > 192),
-        }
-        for (region, low), high in zip(name_ranges(edges).items(), edges[1:], strict=True):
+        masks["0-100"] = counted & (truth < 100)
+        masks["100-200"] = counted & (truth >= 100) & (truth <= 200)
+        masks[">200"] = counted & (truth > 200)
+        masks[">192"] = counted & (truth > 192)
+        for (region, low), high in zip(name_ranges(rules.ranges).items(), rules.ranges[1:], strict=True):
             masks[region] = counted & (truth >= low) & (truth < high)
     return masks
 
@@ -194,14 +199,12 @@ def sum_windows(values: NDArray[Number], height: int, width: int) -> NDArray[Num
     return np.asarray(columns[:, width:] - columns[:, :-width])
 
 
-def make_error_histogram(errors: NDArray[np.floating] | None = None) -> NDArray[np.float64]:
+def make_error_histogram(errors: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return counts and sums (2, N) of errors in bins of 0.05 % relative width; they can be added."""
-    flat = np.zeros(0) if errors is None else errors.ravel()
+    flat = errors.ravel()
     bins = flat.astype(np.float32).view(np.uint32) >> _DROPPED_BITS
-    histogram = np.empty((2, _BINS))
-    histogram[0] = np.bincount(bins, minlength=_BINS)
-    histogram[1] = np.bincount(bins, weights=flat, minlength=_BINS)
-    return histogram
+    counts = np.bincount(bins, minlength=BINS)
+    return np.stack([counts, np.bincount(bins, weights=flat, minlength=BINS)])
 
 
 def find_quantile(histogram: NDArray[np.float64], fraction: float) -> float:
@@ -216,7 +219,7 @@ def find_quantile(histogram: NDArray[np.float64], fraction: float) -> float:
 def count_between(histogram: NDArray[np.float64], edges: tuple[float, ...]) -> tuple[int, ...]:
     """Count the errors in [edges[i], edges[i + 1]) for rising edges, accurate to 0.05 %."""
     positions = np.array(edges, np.float32).view(np.uint32) >> _DROPPED_BITS
-    below = np.concatenate([[0], np.cumsum(histogram[0])])[np.minimum(positions, _BINS)]
+    below = np.concatenate([[0], np.cumsum(histogram[0])])[np.minimum(positions, BINS)]
     return tuple(map(int, np.diff(below)))
 
 
@@ -243,17 +246,8 @@ class SparsificationCurve(NamedTuple):
     epe_oracle: NDArray[np.float64]
     bad_2: NDArray[np.float64]  # bad pixels, percent
     bad_2_oracle: NDArray[np.float64]
-
-    def areas(self) -> dict[str, float]:
-        """Return the areas between each curve and its oracle, relative to the error of all pixels."""
-        areas = {}
-        for name, curve, oracle in (
-            ("ause-epe", self.epe, self.epe_oracle),
-            ("ause-bad-2", self.bad_2, self.bad_2_oracle),
-        ):
-            # Without errors, every order is the oracle's.
-            areas[name] = float(np.trapezoid((curve - oracle) / curve[0], FRACTIONS)) if curve[0] else 0.0
-        return areas
+    areas: dict[str, float]
+    """Areas between each curve and its oracle, relative to the error of all pixels, by metric."""
 
 
 def compute_sparsification(
@@ -265,12 +259,14 @@ def compute_sparsification(
         return None
     # Groups are sorted last removed first: by confidence, or for the oracle by smallest error.
     counts, sums, bad_counts = by_confidence[:, ::-1]
-    return SparsificationCurve(
-        _average_remaining(counts, sums),
-        _average_remaining(*histogram),
-        100 * _average_remaining(counts, bad_counts),
-        100 * _average_remaining(np.array([pixels - wrong, wrong]), np.array([0, wrong])),
-    )
+    epe, epe_oracle = _average_remaining(counts, sums), _average_remaining(*histogram)
+    bad = 100 * _average_remaining(counts, bad_counts)
+    bad_oracle = 100 * _average_remaining(np.array([pixels - wrong, wrong]), np.array([0, wrong]))
+    areas = {}
+    for name, curve, oracle in (("ause-epe", epe, epe_oracle), ("ause-bad-2", bad, bad_oracle)):
+        # Without errors, every order is the oracle's.
+        areas[name] = float(np.trapezoid((curve - oracle) / curve[0], FRACTIONS)) if curve[0] else 0.0
+    return SparsificationCurve(epe, epe_oracle, bad, bad_oracle, areas)
 
 
 def _average_remaining(counts: NDArray[np.number], sums: NDArray[np.number]) -> NDArray[np.float64]:

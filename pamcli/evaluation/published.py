@@ -9,8 +9,7 @@ from typing import Any
 
 from pamcli.data.statistics import SetFigures
 from pamcli.evaluation.loop import MeasuredSet
-from pamcli.evaluation.results import Evaluation
-from pamcli.evaluation.tables import Column, Row, Table, Value, flatten, make_text_columns, to_json_row
+from pamcli.evaluation.results import Column, Evaluation, Row, Table, Value, flatten, make_text_columns
 
 SETS = (
     ("Middlebury", 65, 3511605, 20.18, 6.01),
@@ -60,6 +59,7 @@ def add_published(
         if published is None:
             page.notes.append(f"there are no published results for {place}")
             continue
+        figures = one.meter.image_means if scale else one.meter.pooled_metrics
         about = {"method": f"{method} (this run)", "protocol": "measured here", "source": ""}
         keys = dict.fromkeys(key for row in published for key in row if key not in about)
         columns = [
@@ -67,8 +67,8 @@ def add_published(
             *(Column(key, key, decimals=4 if "ssim" in key else 2) for key in keys),
             *make_text_columns("protocol", "source"),
         ]
-        page.published[place] = Table(columns, [{**flatten(one.meter.headline), **about}, *published])
-        page.numbers["published"][place] = [to_json_row(row) for row in published]
+        page.published[place] = Table(columns, [{**flatten(figures), **about}, *published])
+        page.numbers["published"][place] = published
 
 
 def make_data_set_table(sets: Sequence[tuple[str, SetFigures, Mapping[str, float]]]) -> Table:

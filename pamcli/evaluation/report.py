@@ -1,42 +1,18 @@
 """Write the files of an evaluation: tables, and a self-contained, printable HTML report."""
 
-import os
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
-from pamcli.data.open import parse_data
-from pamcli.errors import UsageError
 from pamcli.evaluation.report_charts import Chart
 from pamcli.evaluation.report_images import ERROR_COLORS, ERROR_STEPS, DrawnPair, encode_data_uri
-from pamcli.evaluation.results import Evaluation
-from pamcli.evaluation.tables import Column, Row, Table, format_value, to_json_value
+from pamcli.evaluation.results import Column, Evaluation, Row, Table, format_value, to_json
 from pamcli.files.atomic import write_atomically
-from pamcli.files.outputs import check_extra_output, check_new_file
-from pamcli.files.paths import quote
-from pamcli.registry.catalog import check_network_files
 from pamcli.settings.evaluation import EvaluateSettings
 
 _WIDE = 2.0  # aspect ratio from which two instead of four panels share a row
 _LONG = 40  # number of characters from which cell text is wrapped
-
-
-def check_files(settings: EvaluateSettings, *weights: Any) -> None:
-    """Check all output files before any work; raise UsageError or OutputError. `weights`: network files."""
-    lists = [path for each in settings.data if (path := parse_data(each).path) and path.is_file()]
-    files = [("`per_image`", settings.per_image, [".csv"]), ("`report`", settings.report, [".html"])]
-    files += [("`table`", path, [".tex", ".md", ".csv"]) for path in settings.table or ()]
-    places: set[str] = set()
-    for name, path, suffixes in files:
-        if path is None:
-            continue
-        check_new_file(path, *suffixes, overwrite=settings.overwrite, option=name)
-        check_network_files([path], *weights)
-        if os.path.realpath(path) in places:
-            raise UsageError(f"two options write {quote(path)}", "give each file its own name")
-        places.add(os.path.realpath(path))
-        check_extra_output(path, lists)
 
 
 def write_files(evaluation: Evaluation, settings: EvaluateSettings) -> Evaluation:
@@ -81,7 +57,7 @@ def _make_cells(row: Row, table: Table) -> list[tuple[Column, str, str | None, b
     """Return a row's cells: column, text, value for JavaScript's Number(), and whether the text is long."""
     found = []
     for column in table.columns:
-        value = to_json_value(row.get(column.key))
+        value = to_json(row.get(column.key))
         shown = format_value(row.get(column.key), column.decimals)
         number = {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), str(value))
         found.append((column, shown, None if value is None else number, len(shown) > _LONG))

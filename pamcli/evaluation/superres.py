@@ -15,9 +15,9 @@ from pamcli.evaluation.comparison import add_comparison
 from pamcli.evaluation.loop import ImageFigures, Method, Task, measure_sets
 from pamcli.evaluation.methods import BICUBIC, Bicubic, Keep, UpscaledFiles, UpscalerMethod, list_built
 from pamcli.evaluation.published import add_published
-from pamcli.evaluation.report import check_files, write_files
+from pamcli.evaluation.report import write_files
 from pamcli.evaluation.report_images import DrawnPair, draw_superres
-from pamcli.evaluation.results import WORST, Evaluation
+from pamcli.evaluation.results import WORST, Column, Evaluation, Fact, Value, check_files, flatten
 from pamcli.evaluation.superres_metrics import (
     METRICS,
     PROTOCOLS,
@@ -26,7 +26,6 @@ from pamcli.evaluation.superres_metrics import (
     Upscaled,
     make_superres_pair,
 )
-from pamcli.evaluation.tables import Column, Fact, Value, flatten, to_json_rows
 from pamcli.files.atomic import check_writable, require_folder, write_atomically
 from pamcli.files.outputs import check_collisions, check_existing, check_separate_folders
 from pamcli.files.pairing import PairPaths
@@ -103,8 +102,8 @@ def measure_superres(settings: EvaluateSuperresSettings, listener: Reporter) -> 
     ]
     page.notes.append("do not compare SSIM with the parallax-attention paper, which does not define its SSIM")
     degraded = {"degraded_by": str(degradation)} if degradation else {}
-    summary = to_json_rows(page.summary)
-    page.numbers = {"scale": factor, **degraded, "summary": summary, "second_view": gains, **page.numbers}
+    numbers = {"scale": factor, **degraded, "summary": page.summary, "second_view": gains}
+    page.numbers = numbers | page.numbers
     if task.comparing:
         add_comparison(page, measured, COLUMNS, COMPARED, timed="upscaling")
     if settings.compare:
@@ -199,11 +198,11 @@ class Superres(Task[SuperresPair, Upscaled, SuperresMeter]):
         low_left, low_right = (self.degradation(view, rng) for view in (pair.low_left, pair.low_right))
         return replace(pair, low_left=low_left, low_right=low_right)
 
-    def make_meters(self, source: Source) -> dict[str, SuperresMeter]:
-        return {"": SuperresMeter()}
+    def make_meter(self, source: Source) -> SuperresMeter:
+        return SuperresMeter()
 
     def make_rows(self, total: SuperresMeter) -> list[dict[str, Value]]:
-        return [{"pairs": len(total.images), **flatten(total.headline)}]
+        return [{"pairs": len(total.images), **flatten(total.image_means)}]
 
     def rank(self, images: Sequence[ImageFigures]) -> float:
         """Rank by the PSNR of the left image; when comparing, by the largest difference."""

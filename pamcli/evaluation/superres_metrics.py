@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import format_size
 from pamcli.errors import InputError
-from pamcli.evaluation.loop import ImageFigures, Meter
+from pamcli.evaluation.loop import ImageFigures, Meter, MethodResult
 from pamcli.evaluation.pixels import sum_windows
-from pamcli.evaluation.tables import Figures
+from pamcli.evaluation.results import Figures
 from pamcli.imaging.resize import imresize
 
 LEFT_MARGIN = 64  # number of high-resolution columns that the "left" protocol skips, at every scale
@@ -57,13 +57,11 @@ class SuperresPair:
 
 
 @dataclass(frozen=True)
-class Upscaled:
+class Upscaled(MethodResult):
     """The upscaled images of a pair: (H, W, 3) RGB uint8, of the size of the ground truth."""
 
     left: NDArray[np.uint8]
     right: NDArray[np.uint8]
-    seconds: float | None = None  # run time of the network, s
-    memory: int | None = None  # peak memory of the network beyond what was in use before, bytes
     alone: NDArray[np.uint8] | None = None
     """The left image upscaled from the left image alone; None = not measured."""
 
@@ -71,8 +69,10 @@ class Upscaled:
 class SuperresMeter(Meter[SuperresPair, Upscaled]):
     """The metrics of a method on a data set, by protocol ("left", "both") and metric ("psnr", ...)."""
 
+    notes = ()
+
     def __init__(self) -> None:
-        super().__init__()
+        self.images = []
         self._gains: list[float] = []
 
     @property

@@ -69,7 +69,8 @@ def select_pairs_to_label(
     labelled there, or images that changed since labelling; InputError: an image of a label cannot be read.
     """
     if source.endless:
-        raise UsageError(f"{source.label} has ground truth at every pixel", "label other pairs")
+        label = source.spec.label if source.spec else "the data set"
+        raise UsageError(f"{label} has ground truth at every pixel", "label other pairs")
     inputs = [*source.view_files, *truths, *chain.from_iterable(map(list_network_files, networks))]
     check_separate_folders((folder / part for part in PARTS), inputs)
     wanted = {name: (index, False) for index, name in enumerate(source.names)}

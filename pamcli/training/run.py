@@ -292,7 +292,8 @@ def _describe(run: Run, trainer: Trainer) -> list[str]:
     if recipe.task == "disparity" and recipe.losses.needs_truth:
         for source in run.examples.sources:
             absent = [line for line in source.absent if line.startswith("no ground truth")]
-            lines += [f"{source.label}: {line}" for line in absent]
+            label = source.spec.label if source.spec else ""
+            lines += [f"{label}: {line}" for line in absent]
     if not (recipe.validation or any(held_out is not None for _, _, held_out in run.unlabelled)):
         lines.append("there is no validation data: the last weights are the result")
     if trainer.step == run.steps:

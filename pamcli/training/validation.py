@@ -165,7 +165,7 @@ def _measure_disparity(
     images: list[NDArray[np.uint8]] = []
 
     def estimate(sample: Sample) -> Estimate:
-        found = MatcherMethod(matcher).match(sample.left, sample.right)
+        found = MatcherMethod(matcher, extras=False).run(sample)
         if len(images) < SAMPLES:
             # Colours span the range of the ground truth, so that validations are comparable.
             assert sample.disparity is not None
@@ -195,7 +195,7 @@ def _measure_superres(
 
     task, methods = Superres(int(upscaler.scale)), {BICUBIC: SuperresPair.bicubic, "network": upscale}
     measured = measure(task, source, methods, advance=advance)
-    psnr = {method: total.headline["left"]["psnr"] for method, total in measured.methods.items()}
+    psnr = {method: total.image_means["left"]["psnr"] for method, total in measured.methods.items()}
     worth = measured.meter.second_view
     assert worth is not None
     return {"PSNR": psnr["network"], "bicubic": psnr[BICUBIC], "second view": worth}, images

@@ -173,7 +173,7 @@ def quality(weights: Path, sets: Sequence[str]) -> dict[str, Any]:
 
     methods, task = {BICUBIC: SuperresPair.bicubic, "network": enlarge}, Superres(int(upscaler.scale))
     found = [measured(task, open_data(text), methods).methods for text in sets]
-    left = [{method: total.headline["left"] for method, total in one.items()} for one in found]
+    left = [{method: total.image_means["left"] for method, total in one.items()} for one in found]
     return {
         "psnr": float(np.mean([one["network"]["psnr"] for one in left])),
         "ssim": float(np.mean([one["network"]["ssim-ipassr"] for one in left])),

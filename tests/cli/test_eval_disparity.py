@@ -21,7 +21,7 @@ from pamcli.data.source import Sample
 from pamcli.errors import OutputError
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, Estimate
 from pamcli.evaluation.protocols import PROTOCOLS, DisparityProtocol
-from pamcli.evaluation.tables import flatten
+from pamcli.evaluation.results import flatten
 from pamcli.imaging.resize import imresize_to
 from pamcli.inference.matcher import StereoMatcher
 
@@ -61,9 +61,9 @@ def same(numbers: dict[str, Any], summary: DisparityMeter) -> None:
             for region, values in figures.items()
         }
         assert numbers[key] == expected
-    assert numbers["images"] == summary.image_counts["all"]
+    assert numbers["images"] == summary.counters["all"]["images"]
     assert numbers["region_images"] == {
-        region: summary.image_counts[region] for region in summary.pooled_metrics
+        region: summary.counters[region]["images"] for region in summary.pooled_metrics
     }
 
 

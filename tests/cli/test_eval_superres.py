@@ -15,9 +15,9 @@ from pam_program import answer, names, pam, refuse, refuse_all, succeed, unchang
 from PIL import Image
 
 from pamcli.data.source import Sample
+from pamcli.evaluation.results import flatten
 from pamcli.evaluation.superres import Superres
 from pamcli.evaluation.superres_metrics import SuperresMeter, SuperresPair, Upscaled, measure_upscaled
-from pamcli.evaluation.tables import flatten
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.catalog import DEFAULT_UPSCALING
 

@@ -12,9 +12,9 @@ import pytest
 from pamcli.data.source import Sample
 from pamcli.errors import InputError
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, Estimate, disparity_metrics
-from pamcli.evaluation.pixels import REGIONS
+from pamcli.evaluation.pixels import REGIONS, compute_sparsification
 from pamcli.evaluation.protocols import DisparityProtocol
-from pamcli.evaluation.tables import Figures
+from pamcli.evaluation.results import Figures
 
 NAN = math.nan
 
@@ -89,7 +89,7 @@ def test_filled_pixels_do_not_count_in_the_confidence_curve() -> None:
     sure = np.array([[1, NAN, 0.5]], np.float32)
     meter.add(sample([[10, 10, 10]]), Estimate(np.array([[10, NAN, 12]], np.float32), confidence=sure))
     assert meter.pooled_metrics["all"]["density"] == pytest.approx(200 / 3)
-    assert meter.curve().epe[0] == 1
+    assert compute_sparsification(meter.by_confidence, meter.confidence_errors).epe[0] == 1
 
 
 def test_a_mask_may_be_an_image() -> None:
@@ -112,7 +112,7 @@ def test_ranges_of_the_ground_truth() -> None:
 def test_pooled_and_means_of_images_differ() -> None:
     large, small = sample([[10, 10, 10]], name="large"), sample([[10, NAN, NAN]], name="small")
     meter = meter_of((large, [[10, 10, 10]]), (small, [[18, 0, 0]]))
-    assert meter.image_counts["all"] == 2
+    assert meter.counters["all"]["images"] == 2
     assert (meter.pooled_metrics["all"]["d1"], meter.image_means["all"]["d1"]) == (25, 50)
     assert (meter.pooled_metrics["all"]["epe"], meter.image_means["all"]["epe"]) == (2, 4)
     assert meter.pooled_metrics["all"]["rms"] == 4
@@ -122,7 +122,8 @@ def test_pooled_and_means_of_images_differ() -> None:
 def test_means_take_the_images_that_have_the_region() -> None:
     one, other = (sample([[10, 10]], foreground=foreground) for foreground in ([[1, 0]], [[0, 0]]))
     meter = meter_of((one, [[12, 10]]), (other, [[10, 10]]), (sample([[10, 10]]), [[10, 10]]))
-    assert [meter.image_counts[region] for region in ("all", "bg", "fg", "0-100", "noc")] == [3, 2, 1, 3, 0]
+    assert [meter.counters[region]["images"] for region in ("all", "bg", "fg", "0-100")] == [3, 2, 1, 3]
+    assert "noc" not in meter.counters
     assert meter.image_means["fg"]["epe"] == 2
 
 
@@ -131,7 +132,7 @@ def test_an_image_without_an_estimate_counts_in_the_means_but_not_one_without_tr
     assert meter.image_means["all"]["d1"] == meter.pooled_metrics["all"]["d1"] == 50
     assert math.isnan(meter.image_means["all"]["epe"])
     meter = meter_of((sample([[10]]), [[12]]), (sample([[NAN]]), [[12]]))
-    assert meter.image_counts["all"] == 1
+    assert meter.counters["all"]["images"] == 1
     assert meter.image_means["all"]["epe"] == meter.pooled_metrics["all"]["epe"] == 2
 
 

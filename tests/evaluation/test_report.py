@@ -16,8 +16,7 @@ from pamcli.data.source import Sample
 from pamcli.evaluation.report import render_report
 from pamcli.evaluation.report_charts import make_curves, make_histogram
 from pamcli.evaluation.report_images import draw_disparities, draw_superres
-from pamcli.evaluation.results import Evaluation
-from pamcli.evaluation.tables import Column, Table
+from pamcli.evaluation.results import Column, Evaluation, Table
 
 NASTY = "<script>document.title='no'</script> & \"quotes\" 'too' {{ x }} {% y %}"
 

@@ -14,16 +14,16 @@ import pytest
 
 from pamcli.evaluation.report import render_chart
 from pamcli.evaluation.report_charts import Chart, make_curves, make_histogram
-from pamcli.evaluation.results import Evaluation
-from pamcli.evaluation.tables import (
+from pamcli.evaluation.results import (
     Column,
+    Evaluation,
     Table,
     format_csv,
     format_latex,
     format_markdown,
     format_text,
     format_value,
-    to_json_rows,
+    to_json,
 )
 from pamcli.files.paths import escape_csv
 
@@ -76,7 +76,7 @@ def test_csv_is_rfc_4180_with_exact_figures() -> None:
 
 
 def test_json_has_every_column_and_no_nan() -> None:
-    rows = json.loads(json.dumps(to_json_rows(TABLE), allow_nan=False))
+    rows = json.loads(json.dumps(to_json(TABLE), allow_nan=False))
     assert rows == [
         {"name": "000000_10", "pixels": 91234, "d1": 8.125, "psnr": "inf"},
         {"name": 'a "b", c', "pixels": 7, "d1": None, "psnr": None},

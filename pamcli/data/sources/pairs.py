@@ -42,15 +42,16 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         lefts, rights, truth = (_match_files(root, keys, name) for name in ("left", "right", "disparity"))
     else:
         # Two images with one stem in a folder are an error, as either could be meant.
-        sides = (root / "left", root / "right")
-        lefts, rights = (list_images_by_stem(side) if side.is_dir() else {} for side in sides)
+        left, right = root / "left", root / "right"
+        lefts = list_images_by_stem(left) if left.is_dir() else {}
+        rights = list_images_by_stem(right) if right.is_dir() else {}
         truth = list_by_stem(root / "disparity", DISPARITY_INPUT_SUFFIXES)
         right_truth = list_by_stem(root / "right_disparity", DISPARITY_INPUT_SUFFIXES)
     for path in truth.values():
         if path.suffix.lower() not in (known_suffixes := (*DISPARITY_INPUT_SUFFIXES, *TABLE_SUFFIXES)):
             known = ", ".join(known_suffixes)
             raise UsageError(f"cannot read the ground truth {quote(path)}", f"supported formats: {known}")
-    scale = _scale(keys)
+    scale = _parse_scale(keys["scale"]) if "scale" in keys else None
     parts = [
         Part("disparity", "ground truth (disparity)", partial(_read, "disparity", scale=scale)),
         Part("right_disparity", read=partial(_read, "right_disparity", scale=scale)),
@@ -82,13 +83,12 @@ def _read(name: str, path: Path, scale: float | None) -> dict[str, Any]:
     return {name: found.disparity, "units": found.units}
 
 
-def _scale(keys: Mapping[str, str]) -> float | None:
+def _parse_scale(text: str) -> float:
     try:
-        return float(keys["scale"]) if "scale" in keys else None
+        return float(text)
     except ValueError:
-        raise UsageError(
-            f"scale must be a number, got {keys['scale']}", "units per pixel, such as scale=256"
-        ) from None
+        hint = "units per pixel, such as scale=256"
+        raise UsageError(f"scale must be a number, got {text}", hint) from None
 
 
 def _match_files(root: Path, keys: Mapping[str, str], name: str) -> dict[str, Path]:
