@@ -6,7 +6,7 @@ import sys
 import warnings
 from difflib import get_close_matches
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 from typer import TyperException
@@ -18,96 +18,78 @@ from pamcli.cli.groups import Group, make_command, show_version
 from pamcli.errors import PamError, convert_system_error, describe_missing_package
 from pamcli.systems import TERMINATIONS
 
+EXPORT = {
+    "colmap": ("images:colmap", "Write a workspace for COLMAP."),
+    "nerfstudio": ("images:nerfstudio", "Write a data set for nerfstudio."),
+}
+CALIBRATION = {
+    "show": ("calibration:show", "Show the values of a calibration file, in metres, pixels and degrees."),
+    "make": ("calibration:make", "Calibrate a stereo rig from images of a board."),
+}
+EVAL = {
+    "disparity": ("evaluate:disparity", "Evaluate disparity maps by the benchmarks' metrics."),
+    "superres": ("evaluate:superres", "Measure PSNR and SSIM of upscaled images."),
+    "protocols": ("evaluate:protocols", "List the evaluation protocols for disparity."),
+}
+TRAIN = {
+    "disparity": ("train:disparity", "Train a matcher."),
+    "superres": ("train:superres", "Train a super-resolution network."),
+}
+DATASET = {
+    "list": ("dataset:list_sources", "List the data sets that can be read."),
+    "verify": ("dataset:verify", "Check data sets for missing and damaged files."),
+    "preview": ("dataset:preview", "Show pairs of a data set in one image."),
+    "stats": ("dataset:stats", "Measure sizes, disparities, sharpness, duplicates."),
+    "label": ("dataset:label", "Write pseudo-labels for pairs without ground truth."),
+    "prepare-flickr1024": ("dataset:prepare_flickr1024", "Cut training patches for super-resolution."),
+}
+WEIGHTS = {
+    "list": ("weights:list_weights", "List the shipped weights."),
+    "info": ("weights:info", "Show what a weights file contains."),
+    "verify": ("weights:verify", "Check that weights are undamaged."),
+    "import": ("weights:import_checkpoint", "Convert a checkpoint of the authors."),
+    "export": ("weights:export_network", "Export a network to ONNX."),
+    "push": ("weights:push", "Publish trained weights on the Hugging Face Hub."),
+    "describe": ("weights:describe", "Find the inputs and outputs of a network of another project."),
+}
+COMMANDS: dict[str, dict[str, Any]] = {
+    "Process image pairs": {
+        "disparity": ("images:match", "Compute disparity maps, depth maps and point clouds."),
+        "superres": ("images:upscale", "Upscale both images of a pair, up to 4 times."),
+        "rectify": ("images:rectify", "Rectify image pairs, with or without a calibration."),
+        "depth": ("images:convert", "Convert stored disparity maps to depth maps and point clouds."),
+        "export": (EXPORT, "Write rectified images, cameras and depth maps for other programs."),
+        "live": ("live:command", "Match cameras and streams while they run."),
+        "view": ("images:show", "Show a result in the browser."),
+    },
+    "Calibrate and check": {
+        "calibration": (CALIBRATION, "Calibrate stereo cameras, and show calibration files."),
+        "doctor": ("doctor:command", "Check an image pair and its calibration, or this installation."),
+    },
+    "Evaluate": {
+        "eval": (EVAL, "Evaluate disparity maps and super-resolution on data sets with ground truth."),
+        "submit": ("evaluate:submit", "Write a submission archive for a benchmark."),
+    },
+    "Train": {
+        "train": (TRAIN, "Train the networks, with or without ground truth."),
+        "dataset": (DATASET, "List, check, preview, measure, label and prepare data sets."),
+        "weights": (
+            WEIGHTS,
+            "List, check, import, export and publish weights; describe networks of other projects.",
+        ),
+    },
+    "Get help": {
+        "guide": ("guide:command", "Show the pages of the guide."),
+        "help": ("guide:show_help", "Show help on a command."),
+    },
+}
+"""The commands below each heading of the help: module and function, or members of a group; line of help."""
+
 _own = make_command("pam", "", show_version)
 app = Group(
     "Match stereo pairs and upscale them, with parallax attention networks.\n\n"
     "pam guide lists the pages of the guide; pam COMMAND --help shows the options of a command.",
-    {
-        "Process image pairs": {
-            "disparity": ("images:match", "Compute disparity maps, depth maps and point clouds."),
-            "superres": ("images:upscale", "Upscale both images of a pair, up to 4 times."),
-            "rectify": ("images:rectify", "Rectify image pairs, with or without a calibration."),
-            "depth": ("images:convert", "Convert stored disparity maps to depth maps and point clouds."),
-            "export": Group(
-                "Write rectified images, cameras and depth maps for other programs.",
-                {
-                    "colmap": ("images:colmap", "Write a workspace for COLMAP."),
-                    "nerfstudio": ("images:nerfstudio", "Write a data set for nerfstudio."),
-                },
-            ),
-            "live": ("live:command", "Match cameras and streams while they run."),
-            "view": ("images:show", "Show a result in the browser."),
-        },
-        "Calibrate and check": {
-            "calibration": Group(
-                "Calibrate stereo cameras, and show calibration files.",
-                {
-                    "show": (
-                        "calibration:show",
-                        "Show the values of a calibration file, in metres, pixels and degrees.",
-                    ),
-                    "make": ("calibration:make", "Calibrate a stereo rig from images of a board."),
-                },
-            ),
-            "doctor": ("doctor:command", "Check an image pair and its calibration, or this installation."),
-        },
-        "Evaluate": {
-            "eval": Group(
-                "Evaluate disparity maps and super-resolution on data sets with ground truth.",
-                {
-                    "disparity": (
-                        "evaluate:disparity",
-                        "Evaluate disparity maps by the benchmarks' metrics.",
-                    ),
-                    "superres": ("evaluate:superres", "Measure PSNR and SSIM of upscaled images."),
-                    "protocols": ("evaluate:protocols", "List the evaluation protocols for disparity."),
-                },
-            ),
-            "submit": ("evaluate:submit", "Write a submission archive for a benchmark."),
-        },
-        "Train": {
-            "train": Group(
-                "Train the networks, with or without ground truth.",
-                {
-                    "disparity": ("train:disparity", "Train a matcher."),
-                    "superres": ("train:superres", "Train a super-resolution network."),
-                },
-            ),
-            "dataset": Group(
-                "List, check, preview, measure, label and prepare data sets.",
-                {
-                    "list": ("dataset:list_sources", "List the data sets that can be read."),
-                    "verify": ("dataset:verify", "Check data sets for missing and damaged files."),
-                    "preview": ("dataset:preview", "Show pairs of a data set in one image."),
-                    "stats": ("dataset:stats", "Measure sizes, disparities, sharpness, duplicates."),
-                    "label": ("dataset:label", "Write pseudo-labels for pairs without ground truth."),
-                    "prepare-flickr1024": (
-                        "dataset:prepare_flickr1024",
-                        "Cut training patches for super-resolution.",
-                    ),
-                },
-            ),
-            "weights": Group(
-                "List, check, import, export and publish weights; describe networks of other projects.",
-                {
-                    "list": ("weights:list_weights", "List the shipped weights."),
-                    "info": ("weights:info", "Show what a weights file contains."),
-                    "verify": ("weights:verify", "Check that weights are undamaged."),
-                    "import": ("weights:import_checkpoint", "Convert a checkpoint of the authors."),
-                    "export": ("weights:export_network", "Export a network to ONNX."),
-                    "push": ("weights:push", "Publish trained weights on the Hugging Face Hub."),
-                    "describe": (
-                        "weights:describe",
-                        "Find the inputs and outputs of a network of another project.",
-                    ),
-                },
-            ),
-        },
-        "Get help": {
-            "guide": ("guide:command", "Show the pages of the guide."),
-            "help": ("guide:show_help", "Show help on a command."),
-        },
-    },
+    COMMANDS,
     params=[*_own.params, *get_install_completion_arguments()],
     callback=_own.callback,
     invoke_without_command=True,

@@ -27,24 +27,18 @@ PANELS = ("Input", "Output", "Calibration", "Learning", "Network", "Performance"
 """Headings of `--help`, in their order."""
 
 
+def _complete_name(module: str, table: str, incomplete: str) -> list[str]:
+    """Complete a name of a table, whose module is imported for it."""
+    names = getattr(importlib.import_module(module), table)
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def _complete_data(incomplete: str) -> list[str]:
     """Complete the name of a data set; after the colon, a folder."""
     name, colon, path = incomplete.partition(":")
     if colon:
         return [f"{name}:{found}" for found in sorted(glob(f"{path}*/"))]
-    return [f"{found}:" for found in _complete_data_set(incomplete)]
-
-
-def _complete_data_set(incomplete: str) -> list[str]:
-    from pamcli.data.sources import SOURCES
-
-    return [name for name in SOURCES if name.startswith(incomplete)]
-
-
-def _complete_protocol(incomplete: str) -> list[str]:
-    from pamcli.evaluation.protocols import PROTOCOLS
-
-    return [name for name in PROTOCOLS if name.startswith(incomplete)]
+    return [f"{found}:" for found in _complete_name("pamcli.data.sources", "SOURCES", incomplete)]
 
 
 def _complete_weights(incomplete: str) -> list[str]:
@@ -55,8 +49,8 @@ def _complete_weights(incomplete: str) -> list[str]:
 
 COMPLETIONS = {
     "data": _complete_data,
-    "data sets": _complete_data_set,
-    "protocols": _complete_protocol,
+    "data sets": lambda incomplete: _complete_name("pamcli.data.sources", "SOURCES", incomplete),
+    "protocols": lambda incomplete: _complete_name("pamcli.evaluation.protocols", "PROTOCOLS", incomplete),
     "weights": _complete_weights,
 }
 
@@ -205,32 +199,29 @@ class _Command(_Panels, TyperCommand):
 class Group(_Panels, TyperGroup):
     """Commands, each imported when it is used."""
 
-    def __init__(self, help_text: str, members: Mapping[str, Any], **more: Any) -> None:
-        """Take the commands below each heading of the help, or without headings.
+    commands: Any
 
-        Each is a `Group`, or "MODULE:FUNCTION" in `pamcli.cli` and a line of help.
-        """
+    def __init__(self, help_text: str, sections: Mapping[str, Mapping[str, Any]], **more: Any) -> None:
+        """Take the commands below each heading of the help, as `pamcli.cli.COMMANDS`."""
         settings = {"help_option_names": ["-h", "--help"], "max_content_width": 1000}
         super().__init__(
             help=help_text, no_args_is_help=True, rich_markup_mode=None, context_settings=settings, **more
         )
-        has_headings = all(isinstance(each, Mapping) for each in members.values())
-        self.sections = members if has_headings else {"Commands": members}
-        for commands in self.sections.values():
-            self.commands.update(commands)
+        self.sections = sections
+        for commands in sections.values():
+            self.commands |= commands
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        member: Any = self.commands.get(cmd_name)
-        if not isinstance(member, tuple):
-            return member
-        module, _, function = member[0].partition(":")
-        return make_command(
-            cmd_name, member[1], getattr(importlib.import_module(f"pamcli.cli.{module}"), function)
-        )
+        """Import a command, or make the group below this one."""
+        member, line = self.commands.get(cmd_name, (None, ""))
+        if isinstance(member, str):
+            module, _, function = member.partition(":")
+            loaded = importlib.import_module(f"pamcli.cli.{module}")
+            return make_command(cmd_name, line, getattr(loaded, function))
+        return member and Group(line, {"Commands": member})
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         for title, members in self.sections.items():
             with formatter.section(typer.style(title, bold=True)):
-                lines = [each[1] if isinstance(each, tuple) else each.help for each in members.values()]
-                formatter.write_dl([*zip(members, lines, strict=True)])
+                formatter.write_dl([(name, line) for name, (_, line) in members.items()])
         super().format_options(ctx, formatter)
