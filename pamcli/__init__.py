@@ -28,8 +28,8 @@ if os.path.basename(_started[0]) in ("pam", "pam-asp") or _started[1] == "pamcli
 TYPE_CHECKING = False  # as in typing, whose import would take longer than all others here
 if TYPE_CHECKING:
     from pamcli.batch.depth import depth_files as depth_files
-    from pamcli.batch.jobs import Result as Result
     from pamcli.batch.matching import match_files as match_files
+    from pamcli.batch.plan import Result as Result
     from pamcli.batch.rectification import rectify_files as rectify_files
     from pamcli.batch.run import Batch as Batch
     from pamcli.batch.upscaling import upscale_files as upscale_files
@@ -75,7 +75,7 @@ _LAZY = {  # imported when they are first used: the command line must not wait f
     name: module
     for module, names in {
         "pamcli.batch.depth": "depth_files",
-        "pamcli.batch.jobs": "Result",
+        "pamcli.batch.plan": "Result",
         "pamcli.batch.matching": "match_files",
         "pamcli.batch.rectification": "rectify_files",
         "pamcli.batch.run": "Batch",

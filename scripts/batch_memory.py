@@ -61,7 +61,7 @@ def work_off(stream: bool) -> tuple[int, float]:
     """Run the batch; return its memory, kB, and its processor time, s."""
     start, before = time.process_time(), most_memory()
     engine: Literal["ray", "local"] = "ray" if stream else "local"  # a cluster does not wait for the list
-    plan = plan_batch(MatchSettings(pairs="list.tsv", engine=engine, output="out/"), {DISPARITY: "out/"})
+    plan = plan_batch(MatchSettings(pairs="list.tsv", engine=engine, output="out/"), [DISPARITY])
     deque(plan.jobs(), maxlen=0)
     return most_memory() - before, time.process_time() - start
 

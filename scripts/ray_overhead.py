@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import Any, cast
 
-from pamcli.batch.jobs import Job
+from pamcli.batch.plan import Job
 from pamcli.batch.ray_cluster import run_on_ray
 from pamcli.batch.run import run_overlapped
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pamcli.batch import LOG
 from pamcli.batch.frames import FramePairs, pair_frames, pair_messages
-from pamcli.batch.jobs import EMPTY_NAME, PACKED_HINT, are_videos
+from pamcli.batch.plan import EMPTY_NAME, PACKED_HINT, are_videos
 from pamcli.batch.processing import PairReader
 from pamcli.calibration.board_calibration import BoardCalibration, calibrate_rig
 from pamcli.calibration.boards import Board
@@ -30,7 +30,7 @@ from pamcli.imaging.packed_views import split_packed
 MOST_SHOWN = 8  # pairs and tips that `Calibrated.lines` lists; `facts` has all
 
 
-class BoardImages:
+class BoardImages(PairReader):
     """Images of a board from both cameras, read one pair at a time."""
 
     def __init__(self, inputs: Sequence[str], packed: PackedLayout | None, max_pixels: int | None) -> None:
@@ -42,8 +42,12 @@ class BoardImages:
         if "" in texts:
             raise UsageError("LEFT RIGHT is empty", EMPTY_NAME)
         layout: PackedLayout | None = packed or ("auto" if are_packed(texts) else None)
-        self.layout, self.reader = layout, PairReader(max_pixels, layout)
-        self.reader.rectifies_recording = self.reader.same_size = False
+        self.max_pixels, self.packed, self.rectifies_recording, self.same_size = (
+            max_pixels,
+            layout,
+            False,
+            False,
+        )
         if len(texts) == 1 and is_recording(texts[0]):
             found = pair_messages(texts[0])
         elif len(texts) != (2 if layout is None else 1):
@@ -69,7 +73,7 @@ class BoardImages:
             LOG.warning("ignored, without a partner: %s", join_names(found.unpaired))
         self.pairs, self.are_frames = found.pairs, False
         if isinstance(found.pairs, FramePairs):
-            self.pairs, self.reader.recording = found.pairs.spread(SAMPLED_MOMENTS), found.pairs.recording
+            self.pairs, self.recording = found.pairs.spread(SAMPLED_MOMENTS), found.pairs.recording
             self.are_frames = found.pairs.recording is None
             """True for videos, of which only the most different moments are used."""
 
@@ -78,18 +82,18 @@ class BoardImages:
 
     def find_boards(self, board: Board, advance: Callable[[], None]) -> SightingCollector:
         """Detect the board in each pair; reject images that cannot be read. Raises InputError."""
-        found, reader = SightingCollector(board), self.reader
+        found = SightingCollector(board)
         for pair in self.pairs:
             name, following = quote(pair.key or pair.left.name), None
             try:
                 video, number = None, 0
-                if pair.frames is not None and reader.recording is None:
-                    video, number = reader.videos[pair.left], pair.frames[0]
+                if pair.frames is not None and self.recording is None:
+                    video, number = self.input_videos[pair.left], pair.frames[0]
                     name = f"frame {number} ({video.times[number]:.1f} s)"
-                views = reader.read(pair)
+                views = self.read_views(pair)
                 if video is not None and number + 1 < len(video.stamps):
                     after = video.frame(number + 1)  # decoded last: frames are read in ascending order
-                    after = after if pair.right else split_packed(after, self.layout or "lr", name).left
+                    after = after if pair.right else split_packed(after, self.packed or "lr", name).left
                     following = after.pixels
             except InputError as error:
                 found.reject(name, error)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pamcli.batch import LOG
-from pamcli.batch.jobs import EMPTY_NAME
+from pamcli.batch.plan import EMPTY_NAME
 from pamcli.calibration.camera import OtherCamera
 from pamcli.calibration.description import CameraDescription, Extrinsics, Interpretation, StoredCalibration
 from pamcli.calibration.files import describe_calibration, describe_other_camera, prefix_errors

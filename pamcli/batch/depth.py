@@ -14,13 +14,13 @@ import numpy as np
 from pamcli.batch import LOG, kinds
 from pamcli.batch.camera_files import load_other_camera, load_rectified_calibration
 from pamcli.batch.frames import pair_frames
-from pamcli.batch.jobs import EMPTY_NAME, Job, are_videos
 from pamcli.batch.metric import MetricEncoder, encode_frame
-from pamcli.batch.plan import Plan, plan_batch
+from pamcli.batch.plan import EMPTY_NAME, Job, Plan, are_videos, plan_batch
 from pamcli.batch.processing import Computed, PairProcessor
 from pamcli.batch.run import Batch
 from pamcli.calibration.geometry import Calibration
 from pamcli.errors import InputError, UsageError
+from pamcli.files.outputs import Encoded
 from pamcli.files.pairing import Pairing, PairPaths, resolve_packed
 from pamcli.files.paths import join_names, list_images_by_stem, match_template, natural_key, require_file
 from pamcli.files.suffixes import DISPARITY_INPUT_SUFFIXES, IMAGE_SUFFIXES
@@ -54,7 +54,7 @@ def depth_files(settings: DepthSettings) -> Batch:
         UsageError, InputError: Before any work. If a file fails, its result has an `error`.
     """
     main = kinds.INVERTED_DEPTH if settings.invert else kinds.DEPTH
-    results = kinds.collect_places(settings, main, *kinds.OF_DISPARITY)
+    results = (main, *kinds.OF_DISPARITY)
     files, tag = settings.calibration_files, main.folder_tag or "_disparity"
     try:
         plan = plan_batch(settings, results, find=partial(_find_maps, settings), read=files, tag=tag)
@@ -182,7 +182,7 @@ class _DepthProcessor(PairProcessor):
         assert job.pair is not None
         path, image_path, limit = job.pair.left, job.pair.right, self.settings.max_pixels
         if job.pair.frames is not None:
-            disparity = self.reader.videos[path].disparity(job.pair.frames[0], max_pixels=limit)
+            disparity = self.input_videos[path].disparity(job.pair.frames[0], max_pixels=limit)
             pair, image_path = _Map(disparity, self.calibration), None
         else:
             pair = self._read_map(path)
@@ -216,13 +216,16 @@ class _DepthProcessor(PairProcessor):
         return _Map(file.disparity, self.calibration, None, file.warnings, [note] if is_default_png else [])
 
     def apply(self, job: Job, pair: _Map) -> Computed:
-        encoders = {
-            **self.metric.list_encoders(pair.disparity, pair.image, pair.calibration),
-            kinds.INVERTED_DEPTH.name: lambda path: encode_disparity(pair.disparity, path.suffix),
-            kinds.RERUN.name: lambda path: encode_frame(pair.image, None, pair.disparity, pair.calibration),
-        }
         distances, doubts = self.metric.measure(job, pair.disparity, pair.calibration)
-        return Computed(encoders, distances, [*pair.warnings, *doubts], pair.remarks)
+        return Computed(partial(self.encode, pair), distances, [*pair.warnings, *doubts], pair.remarks)
+
+    def encode(self, pair: _Map, kind: str, path: Path) -> Encoded:
+        """Encode a kind of result for a file."""
+        if kind == kinds.INVERTED_DEPTH.name:
+            return encode_disparity(pair.disparity, path.suffix)
+        if kind == kinds.RERUN.name:
+            return encode_frame(pair.image, None, pair.disparity, pair.calibration)
+        return self.metric.encode(kind, pair.disparity, pair.image, pair.calibration, path)
 
     def write_video(self, video: Path, frames: StoredFrames) -> None:
         if frames.kind == kinds.RERUN.name:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from pamcli.batch.jobs import Job
 from pamcli.batch.kinds import RIGHT_DISPARITY
-from pamcli.batch.matching import MatchProcessor
-from pamcli.batch.plan import Plan, plan_batch
-from pamcli.batch.processing import Encoder, Results
+from pamcli.batch.matching import Floats, MatchProcessor
+from pamcli.batch.plan import Job, Plan, plan_batch
+from pamcli.batch.processing import Results
 from pamcli.batch.run import Batch
 from pamcli.calibration.geometry import Calibration
 from pamcli.calibration.point_cloud import compute_points, encode_ply
@@ -53,11 +52,11 @@ def export_files(settings: ExportSettings, kind: Kind) -> Batch:
     given = {name: getattr(settings, name) for name in names}
     match = MatchSettings(**given, unknown="occluded", workers=1)
     depths, suffix = ("stereo/depth_maps", ".png.geometric.bin") if kind == "colmap" else ("depths", ".png")
-    results: dict[OutputKind, Any] = {}
+    results = []
     for side in SIDES:
-        results[OutputKind(side, "`output`", (".png",))] = f"{folder}/images/{side}/{{}}.png"
-        depth = OutputKind(f"{side}_depth", "`output`", (".bin", ".png"))
-        results[depth] = f"{folder}/{depths}/{side}/{{}}{suffix}"
+        results.append(OutputKind(side, "`output`", (".png",), template=f"{folder}/images/{side}/{{}}.png"))
+        depth = f"{folder}/{depths}/{side}/{{}}{suffix}"
+        results.append(OutputKind(f"{side}_depth", "`output`", (".bin", ".png"), template=depth))
     plan = plan_batch(match, results, read=settings.calibration_files, tag="_scene")
     if kind == "nerfstudio" and plan.many:
         raise UsageError(
@@ -95,8 +94,8 @@ class _ExportProcessor(MatchProcessor):
 
     def find_frame(self) -> _Frame | None:
         """Return the first exported pair; if a resumed batch skipped all pairs, one of those."""
-        if self.frame is None and self.many and self.skipped is not None:
-            return _Frame("", self.fit_calibration(self.read_pair(self.skipped)), np.empty(0))
+        if self.frame is None and self.many and self.skipped is not None and self.skipped.pair is not None:
+            return _Frame("", self.fit_calibration(self.read_rectified(self.skipped.pair)), np.empty(0))
         return self.frame
 
     def fit_calibration(self, pair: StereoPair) -> Calibration:
@@ -104,38 +103,29 @@ class _ExportProcessor(MatchProcessor):
         return self.require_calibration(pair).for_size(pair.width, pair.height)
 
     def read(self, job: Job) -> tuple[StereoPair, Sequence[str]]:
-        pair = self.read_pair(job)
+        assert job.pair is not None
+        pair = self.read_rectified(job.pair)
         self.require_calibration(pair)
         return pair, self.find_problems(pair)
 
-    def list_encoders(
-        self, pair: StereoPair, result: StereoResult, disparity: np.ndarray
-    ) -> Mapping[str, Encoder]:
+    def encode(
+        self, pair: StereoPair, result: StereoResult, disparity: Floats, kind: str, path: Path
+    ) -> Encoded:
         calibration = self.fit_calibration(pair)
-
-        def encode_left(path: Path) -> Encoded:
-            if self.frame is None:
-                stride = max(1, round((disparity.size / _MOST_POINTS) ** 0.5))
-                points = compute_points(disparity, calibration, image=pair.left.pixels, stride=stride)
-                self.frame = _Frame(
-                    path.relative_to(self.folder / "images" / "left").as_posix(), calibration, points
-                )
-            return Encoded(encode_image(pair.left, ".png", name=str(path)))
-
-        def encode_right_depth(path: Path) -> Encoded:
+        if kind == "right_depth":
             from pamcli.inference.matcher import find_visible
 
             right = result.require("right_disparity")
             one, other = (np.ascontiguousarray(each[:, ::-1]) for each in (right, result.disparity))
-            known = np.where(find_visible(one, other)[:, ::-1], right, np.nan)
-            return _encode_depth(calibration.depth(known), path)
-
-        return {
-            "left": encode_left,
-            "right": lambda path: Encoded(encode_image(pair.right, ".png", name=str(path))),
-            "left_depth": lambda path: _encode_depth(calibration.depth(disparity), path),
-            "right_depth": encode_right_depth,
-        }
+            disparity = np.where(find_visible(one, other)[:, ::-1], right, np.float32("nan"))
+        if kind in ("left_depth", "right_depth"):
+            return _encode_depth(calibration.depth(disparity), path)
+        if kind == "left" and self.frame is None:
+            stride = max(1, round((disparity.size / _MOST_POINTS) ** 0.5))
+            points = compute_points(disparity, calibration, image=pair.left.pixels, stride=stride)
+            name = path.relative_to(self.folder / "images" / "left").as_posix()
+            self.frame = _Frame(name, calibration, points)
+        return Encoded(encode_image(getattr(pair, kind), ".png", name=str(path)))
 
 
 def _cameras(calibration: Calibration) -> list[dict[str, float]]:

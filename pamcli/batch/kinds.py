@@ -1,7 +1,5 @@
 """The kinds of results of all commands."""
 
-from typing import Any
-
 from pamcli.files.outputs import OutputKind
 from pamcli.files.suffixes import (
     CONFIDENCE_SUFFIXES,
@@ -36,8 +34,3 @@ METRIC = {DISTANCES, *(kind.name for kind in (DEPTH, DEPTH_ERROR, DEPTH_COLOR_MA
 """Kinds of results that need a calibration."""
 STORED_AS_DISPARITY = {kind.name for kind in (DISPARITY, RIGHT_DISPARITY, COLOR_MAP, DEPTH_COLOR_MAP)}
 """Kinds of videos whose frames are stored as disparity maps."""
-
-
-def collect_places(settings: object, *kinds: OutputKind) -> dict[OutputKind, Any]:
-    """Return the place of each kind of result, or None, by the option that requests it."""
-    return {kind: getattr(settings, kind.option.strip("`")) for kind in kinds}

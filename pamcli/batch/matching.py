@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.batch import LOG, kinds
-from pamcli.batch.jobs import Job, Result
 from pamcli.batch.metric import MetricEncoder, encode_frame
-from pamcli.batch.plan import Plan, plan_batch
-from pamcli.batch.processing import Computed, Encoder, NetworkProcessor, Results, attempt
+from pamcli.batch.plan import Job, Plan, Result, plan_batch
+from pamcli.batch.processing import Computed, NetworkProcessor, Results, attempt
 from pamcli.batch.run import Batch
 from pamcli.errors import DiskFullError, InputError, PamError, UsageError
 from pamcli.files.atomic import FolderGoneError, write_atomically
@@ -65,9 +64,8 @@ def match_files(settings: MatchSettings) -> Batch:
         UsageError, InputError: Before any work, for inputs that are not pairs, or results that exist.
         ModelError, DeviceError: During the iteration.
     """
-    results = kinds.collect_places(settings, *kinds.OF_MATCHING)
     read = [*settings.calibration_files, *list_network_files(settings.weights)]
-    plan = plan_batch(settings, results, read=read, tag="_disparity")
+    plan = plan_batch(settings, kinds.OF_MATCHING, read=read, tag="_disparity")
     if settings.range == "shared" and kinds.COLOR_MAP.name not in plan.videos:
         parts = {
             "`skip_existing`": settings.skip_existing,
@@ -84,6 +82,11 @@ def match_files(settings: MatchSettings) -> Batch:
     if settings.steady and not plan.many:
         raise UsageError("`steady` requires a video or numbered frames", "drop `steady` for a single pair")
     return Batch(plan, MatchProcessor(settings, plan))
+
+
+def rotate_back(image: np.ndarray) -> np.ndarray:
+    """Rotate a result of `vertical` cameras, as `NetworkProcessor.rotate` rotated the images, back."""
+    return np.ascontiguousarray(np.rot90(image, -1))
 
 
 def describe_fault(fault: MatchingFault, *, is_upscaled: bool) -> str:
@@ -124,14 +127,14 @@ class MatchProcessor(NetworkProcessor):
 
     def __init__(self, settings: MatchSettings, plan: Plan) -> None:
         super().__init__(settings, plan)
-        self.min_disparity = settings.min_disparity
+        self.min_disparity, self.video_frames = settings.min_disparity, plan.frames or ()
         self.calibration: Calibration | None = None
         """The calibration of all pairs; None if each pair may state its own."""
         if settings.calibration or settings.focal:
             from pamcli.batch.camera_files import load_rectified_calibration
 
             self.calibration = load_rectified_calibration(settings)
-            self.reader.rectifies_recording = False
+            self.rectifies_recording = False
         self.fusion = VideoFusion() if settings.steady else None
         self.index: Path | None = None  # index of the pages of a batch
         if plan.many and settings.page is not None:
@@ -184,14 +187,17 @@ class MatchProcessor(NetworkProcessor):
         return calibration
 
     def read(self, job: Job) -> tuple[StereoPair, Sequence[str]]:
-        pair = self.read_pair(job)
+        assert job.pair is not None
+        pair = self.read_rectified(job.pair)
         if self.fusion is not None and self.skipped is not None:
             self.fusion.restored[str(job.pair)] = self._read_frame(job, self.skipped)
             self.skipped = None
         if self.settings.has_distances or not kinds.METRIC.isdisjoint(job.places):
             self.require_calibration(pair)
-        elif (calibration := self.get_calibration(pair)) and calibration.baseline:
-            self.metric.check(calibration, pair.width, pair.height)
+        elif self.calibration is not None or pair.stated:
+            calibration = self.get_calibration(pair)
+            if calibration is not None and calibration.baseline:
+                self.metric.check(calibration, pair.width, pair.height)
         for path in filter(None, map(job.places.get, (kinds.COLOR_MAP.name, kinds.DEPTH_COLOR_MAP.name))):
             size = {"height": pair.height, "width": pair.width}
             check_encodable(path.suffix, **size, bits=8, alpha=False, name=str(path))
@@ -204,18 +210,23 @@ class MatchProcessor(NetworkProcessor):
             stored = "the previous disparity map is stored only in a video"
             LOG.warning(f"`steady` starts anew at {job.pair}: {stored}")
             return None
-        pair = self.read_pair(skipped)
+        assert skipped.pair is not None
+        pair = self.read_rectified(skipped.pair)
         return PreviousFrame(pair.left.pixels, pair.right.pixels, read_disparity(path, max_pixels=None))
 
     def apply(self, job: Job, pair: StereoPair) -> Computed:
         progress = None if self.bar is None else self.bar.watch(pair.height)
-        views = [self.rotate(view.pixels) for view in (pair.left, pair.right)]
-        fault, extras, settings = self.find_fault(pair), self.extras, self.settings
-        result: StereoResult = self.network(*views, extras=extras, progress=progress, fault=fault)
+        views, settings, fault = (
+            self.rotate(pair.left.pixels, pair.right.pixels),
+            self.settings,
+            self.video_fault,
+        )
+        if fault == "detect":
+            fault = self.network.find_fault(*views)
+        result: StereoResult = self.network(*views, extras=self.extras, progress=progress, fault=fault)
         if settings.vertical:
             size = result.matched_size and result.matched_size[::-1]
-            back = partial(self.rotate, turns=-1)
-            result = result.map_arrays(back, back, disparity=lambda values: values)
+            result = result.map_arrays(rotate_back, rotate_back, disparity=lambda values: values)
             result = replace(result, matched_size=size)
         if self.fusion is not None:
             fused = self.fusion.fuse(job, pair, result.disparity)
@@ -243,37 +254,35 @@ class MatchProcessor(NetworkProcessor):
                 known = result.disparity_where(visible=is_visible, min_confidence=LEAST_CONFIDENCE)
             distances, doubts = self.metric.measure(job, known, self.get_calibration(pair))
             facts, warnings = {**facts, **distances}, [*warnings, *doubts]
-        return Computed(self.list_encoders(pair, result, disparity), facts, warnings, remarks)
+        return Computed(partial(self.encode, pair, result, disparity), facts, warnings, remarks)
 
     def detect_fault(self, pair: StereoPair) -> MatchingFault | None:
-        return self.network.find_fault(self.rotate(pair.left.pixels), self.rotate(pair.right.pixels))
+        return self.network.find_fault(*self.rotate(pair.left.pixels, pair.right.pixels))
 
-    def list_encoders(
-        self, pair: StereoPair, result: StereoResult, disparity: Floats
-    ) -> Mapping[str, Encoder]:
-        """Return the encoder of each kind of result. disparity: (H, W), px, NaN where it is unknown."""
-        calibration = self.get_calibration(pair)
-        left, right = pair.left.pixels, pair.right.pixels
-
-        def encode_page(path: Path) -> Encoded:
+    def encode(
+        self, pair: StereoPair, result: StereoResult, disparity: Floats, kind: str, path: Path
+    ) -> Encoded | None:
+        """Encode a kind of result for a file. disparity: (H, W), px, NaN where it is unknown."""
+        if kind == kinds.DISPARITY.name:
+            return encode_disparity(disparity, path.suffix)
+        if kind == kinds.RIGHT_DISPARITY.name:
+            return encode_disparity(result.require("right_disparity"), path.suffix)
+        if kind == kinds.COLOR_MAP.name:
+            return self._encode_color_map(pair, disparity, path)
+        if kind == kinds.VISIBLE.name:
+            return Encoded(encode_mask(result.require("visible")))
+        if kind == kinds.CONFIDENCE.name:
+            return encode_confidence(result.require("confidence"), path.suffix)
+        calibration, left = self.get_calibration(pair), pair.left.pixels
+        if kind == kinds.RERUN.name:
+            return encode_frame(left, pair.right.pixels, disparity, calibration)
+        if kind == kinds.PAGE.name:
             from pamcli.viewing.page import render_page
 
-            known = calibration if calibration and calibration.baseline else None
-            sure = result.confidence
+            known, sure = calibration if calibration and calibration.baseline else None, result.confidence
             return Encoded(render_page(pair.title, left, disparity, confidence=sure, calibration=known))
-
-        return {
-            kinds.DISPARITY.name: lambda path: encode_disparity(disparity, path.suffix),
-            kinds.RIGHT_DISPARITY.name: lambda path: encode_disparity(
-                result.require("right_disparity"), path.suffix
-            ),
-            kinds.COLOR_MAP.name: partial(self._encode_color_map, pair, disparity),
-            kinds.VISIBLE.name: lambda path: Encoded(encode_mask(result.require("visible"))),
-            kinds.CONFIDENCE.name: lambda path: encode_confidence(result.require("confidence"), path.suffix),
-            kinds.PAGE.name: encode_page,
-            kinds.RERUN.name: lambda path: encode_frame(left, right, disparity, calibration),
-            **(self.metric.list_encoders(disparity, left, calibration) if calibration else {}),
-        }
+        assert calibration is not None
+        return self.metric.encode(kind, disparity, left, calibration, path)
 
     def _encode_color_map(self, pair: StereoPair, disparity: Floats, path: Path) -> Encoded | None:
         given, grey = self.settings.range, self.settings.grey
@@ -298,10 +307,10 @@ class MatchProcessor(NetworkProcessor):
         if frames.kind == kinds.RERUN.name:
             video_results.write_rerun(video, frames, self.metric.max_depth, self.settings.stride)
         elif video.suffix.lower() in BAG_OUTPUT_SUFFIXES:
-            pair = self.reader.read(next(iter(frames.pairs)))
+            pair = self.read_views(next(iter(frames.pairs)))
             video_results.write_bag(video, frames, self.get_calibration(pair))
         elif frames.kind == kinds.DEPTH_COLOR_MAP.name:
-            pair = self.reader.read(next(iter(frames.pairs)))
+            pair = self.read_views(next(iter(frames.pairs)))
             self.metric.write_color_video(video, frames, self.require_calibration(pair))
         elif frames.kind == kinds.COLOR_MAP.name:
             given = self.settings.range if isinstance(self.settings.range, tuple) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pamcli.batch import LOG
-from pamcli.batch.jobs import Job
-from pamcli.batch.kinds import DEPTH, DEPTH_COLOR_MAP, DEPTH_ERROR, DISTANCES, MESH, POINT_CLOUD
-from pamcli.batch.processing import Encoder
+from pamcli.batch.kinds import DEPTH, DEPTH_COLOR_MAP, DEPTH_ERROR, DISTANCES, POINT_CLOUD
+from pamcli.batch.plan import Job
 from pamcli.calibration.geometry import describe_resizing
 from pamcli.errors import import_extra
 from pamcli.files.outputs import Encoded
@@ -95,18 +94,28 @@ class MetricEncoder:
             warnings += [f"no depth is known at {join_names(unknown)} px"]
         return {DISTANCES: rows}, warnings
 
-    def list_encoders(
-        self, disparity: np.ndarray, image: np.ndarray | None, calibration: Calibration
-    ) -> Mapping[str, Encoder]:
-        """Return the encoder of each kind. image: (H, W, C), or None."""
-        points = {"image": image, "max_depth": self.max_depth, "stride": self.settings.stride}
-        return {
-            DEPTH.name: partial(self._encode_depth, disparity, calibration, False),
-            DEPTH_ERROR.name: partial(self._encode_depth, disparity, calibration, True),
-            DEPTH_COLOR_MAP.name: partial(self._encode_colors, disparity, calibration),
-            POINT_CLOUD.name: partial(_encode_points, disparity, calibration, points),
-            MESH.name: partial(_encode_surface, disparity, calibration, points),
+    def encode(
+        self, kind: str, disparity: np.ndarray, image: np.ndarray | None, calibration: Calibration, path: Path
+    ) -> Encoded:
+        """Encode a kind of result for a file. image: of the left camera, (H, W, C), or None."""
+        if kind == DEPTH_COLOR_MAP.name:
+            return self._encode_colors(disparity, calibration, path)
+        if kind in (DEPTH.name, DEPTH_ERROR.name):
+            return self._encode_depth(disparity, calibration, kind == DEPTH_ERROR.name, path)
+        options: dict[str, Any] = {
+            "image": image,
+            "max_depth": self.max_depth,
+            "stride": self.settings.stride,
         }
+        if kind == POINT_CLOUD.name:
+            from pamcli.calibration.point_cloud import encode_point_cloud
+
+            data, count = encode_point_cloud(disparity, calibration, suffix=path.suffix, **options)
+            return Encoded(data, [] if count else ["the point cloud is empty: all depths are unknown"])
+        from pamcli.calibration.mesh import encode_mesh
+
+        data, count = encode_mesh(disparity, calibration, **options)
+        return Encoded(data, [] if count else ["the mesh is empty: all depths are unknown"])
 
     def compute_depth(self, disparity: np.ndarray, calibration: Calibration) -> np.ndarray:
         """Return the depth (H, W), m, NaN where it is unknown or beyond `max_depth`."""
@@ -148,24 +157,6 @@ class MetricEncoder:
                 warning = f"the 1 mm steps of 16 bits are {100 * step:.2g} % of the median depth"
                 file = file._replace(warnings=[*file.warnings, f"{warning}: use .tif or .npy files"])
         return file
-
-
-def _encode_points(
-    disparity: np.ndarray, calibration: Calibration, options: Mapping[str, Any], path: Path
-) -> Encoded:
-    from pamcli.calibration.point_cloud import encode_point_cloud
-
-    data, count = encode_point_cloud(disparity, calibration, suffix=path.suffix, **options)
-    return Encoded(data, [] if count else ["the point cloud is empty: all depths are unknown"])
-
-
-def _encode_surface(
-    disparity: np.ndarray, calibration: Calibration, options: Mapping[str, Any], path: Path
-) -> Encoded:
-    from pamcli.calibration.mesh import encode_mesh
-
-    data, count = encode_mesh(disparity, calibration, **options)
-    return Encoded(data, [] if count else ["the mesh is empty: all depths are unknown"])
 
 
 def encode_frame(

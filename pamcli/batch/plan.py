@@ -1,34 +1,42 @@
-"""Plan a batch: its pairs, the names of their results and videos, and what exists."""
+"""Plan a batch: find the pairs that settings name, and name their results; a `Job` becomes a `Result`."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from pamcli.batch import LOG
-from pamcli.batch.jobs import Job, find_pairs
-from pamcli.errors import PamError, UsageError, import_extra
+from pamcli.errors import InputError, PamError, UsageError
 from pamcli.files.outputs import (
     OutputKind,
     OutputPlan,
     PathRegistry,
     check_existing,
-    check_extra_output,
-    is_folder_name,
     plan_outputs,
 )
-from pamcli.files.pairing import Pairing, PairPaths, iter_pair_list, open_pair_list, require_all_paired
-from pamcli.files.paths import quote
+from pamcli.files.pairing import (
+    STDIN,
+    Pairing,
+    PairPaths,
+    iter_pair_list,
+    open_pair_list,
+    read_pair_list,
+    require_all_paired,
+    resolve_packed,
+    resolve_pairs,
+)
+from pamcli.files.paths import STDIN_NAME, are_packed, is_recording, join_names, pluralize, quote
 from pamcli.files.suffixes import (
     BAG_OUTPUT_SUFFIXES,
-    IMAGE_OUTPUT_SUFFIXES,
+    DISPARITY_INPUT_SUFFIXES,
+    IMAGE_SUFFIXES,
     RERUN_SUFFIX,
-    VIDEO_OUTPUT_SUFFIXES,
     VIDEO_SUFFIXES,
     PackedLayout,
 )
@@ -39,78 +47,195 @@ from pamcli.settings.shared import Cluster, MetricResults, Pairs
 if TYPE_CHECKING:
     from pamcli.batch.frames import FramePairs
 
-
-def plan_videos(
-    options: Mapping[OutputKind, str | None], pairing: Pairing | None, format_name: str | None
-) -> dict[str, Path]:
-    """Return the results that become videos, by the names of their kinds.
-
-    A result of several pairs becomes a video if its name is that of one and its frames can be images.
-    Raises UsageError for a video that cannot be written, for a list of pairs, and without PyAV.
-    """
-    places = {}
-    main = next(iter(options))
-    for kind, text in options.items():
-        if text is None or "{}" in text or is_folder_name(text, True):
-            continue
-        path, name = Path(text), f"{kind.option} {quote(text)}"
-        suffix, is_rerun = path.suffix.lower(), kind.name == "rerun"
-        is_bag, is_video = suffix in BAG_OUTPUT_SUFFIXES, suffix in VIDEO_SUFFIXES and STORED in kind.suffixes
-        if not (is_bag or is_rerun or is_video):
-            continue
-        if pairing is None or (not is_rerun and _is_list(pairing)):
-            message = f"cannot use both `pairs` and the video {name}"
-            raise UsageError(message, "write images, or process two videos")
-        if not (is_rerun or pairing.batch):
-            continue
-        if is_bag and kind.name != "disparity":
-            hint = "name a folder" if kind.option == "`output`" else "use the bag for `output`"
-            raise UsageError(f"{name}: a ROS bag can only hold disparity maps", hint)
-        if is_video and suffix not in VIDEO_OUTPUT_SUFFIXES:
-            message = f"{name} must end with {' or '.join(VIDEO_OUTPUT_SUFFIXES)}"
-            raise UsageError(message, ".mkv is lossless, .mp4 plays everywhere")
-        if is_video and kind.suffixes != IMAGE_OUTPUT_SUFFIXES and suffix != ".mkv":
-            raise UsageError(f"{name} must be lossless", "use .mkv")
-        if is_video and format_name is not None and kind.suffixes == main.suffixes:
-            raise UsageError(f"cannot use both `format` and the video {quote(text)}", "drop `format`")
-        if is_rerun:
-            from pamcli.recordings.rrd import import_rerun
-
-            import_rerun()
-        else:
-            import_extra("rosbags.highlevel" if is_bag else "av")
-        places[kind.name] = path
-    return places
-
-
-def _is_list(pairing: Pairing) -> bool:
-    return any(pair.line is not None for pair in itertools.islice(pairing.pairs, 1))
-
-
-def frames_folder(video: Path) -> Path:
-    """Return the folder of the stored frames of a video."""
-    return video.with_name(f"{video.name}.frames")
-
-
-def find_complete_videos(
-    videos: Mapping[str, Path], names: OutputPlan, pairs: Iterable[PairPaths]
-) -> frozenset[str]:
-    """Return the existing videos that no stored frames will replace."""
-    existing = {name for name, video in videos.items() if video.exists()}
-    unfinished = {name for name in existing if frames_folder(videos[name]).exists()}
-    if unfinished:  # the folder may hold only frames of other pairs
-        places = [names.paths(pair) for pair in pairs]
-        unfinished = {name for name in unfinished if any(each[name].exists() for each in places)}
-    return frozenset(existing - unfinished)
-
-
-STORED = ".png"  # format of stored frames: lossless, with 8 or 16 bits
-FRAME_SUFFIXES = {RERUN_SUFFIX: ".npz", **dict.fromkeys(BAG_OUTPUT_SUFFIXES, ".npy")}
-"""Formats of the stored frames of other recordings than videos."""
-ASSEMBLED = (*VIDEO_SUFFIXES, *BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX)
+ASSEMBLED = {*VIDEO_SUFFIXES, *BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX}
 """Suffixes of results that are one file for all pairs of a batch."""
+EMPTY_NAME = "check that the shell variable is set"
+PACKED_HINT = "add `packed` lr, rl, tb or bt"
+_MAPS_ONLY = {*DISPARITY_INPUT_SUFFIXES} - {*IMAGE_SUFFIXES}
+_MAP_NAME = re.compile(r"(?:^|[\W_])disp(?:arity)?\d?(?:(?![/\\])[\W_][^/\\]*)?[/\\]*$", re.IGNORECASE)
 
-T = TypeVar("T")
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The files to read and to write for a pair, or the error in a line of a list."""
+
+    pair: PairPaths | None
+    files: Mapping[str, Path] = field(default_factory=dict)
+    """The file of each result by its kind: "disparity", "right_disparity" ..."""
+    places: Mapping[str, Path] = field(default_factory=dict)
+    """`files`, and a name with the suffix of its format for a result that is returned as bytes."""
+    done: bool = False  # True if all results exist and must not be replaced
+    error: PamError | None = None
+    line: int | None = None  # line of the list
+    videos: Mapping[str, Path] = field(default_factory=dict)
+    """The videos that results become frames of, by their kinds."""
+    is_repeated: bool = False  # True if another process may have written a part of the results before it died
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the images in messages."""
+        images = (self.pair.left, self.pair.right) if self.pair else ()
+        if self.pair and self.pair.frames:
+            both = zip(images, self.pair.frames, strict=True)
+            return [f"{path}, frame {number}" for path, number in both if path is not None]
+        return [STDIN_NAME if path == STDIN else str(path) for path in images if path is not None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a pair of a batch."""
+
+    job: Job
+    error: PamError | None = None
+    """The error of a failed pair, or None."""
+    warnings: Sequence[str] = ()
+    """Suspected problems of the pair or its results."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """width and height (px), seconds (of computing), device, precision, options and other facts."""
+    remarks: Sequence[str] = ()
+    """Notes on how the pair was processed."""
+    data: bytes | None = None
+    """Bytes of the result whose path is `-`."""
+    video_warnings: Sequence[str] = ()
+    """Problems of a frame that are reported in one warning for the whole video."""
+
+    @property
+    def left(self) -> Path | None:
+        """The left image, or the image that holds both views; None for an invalid line of a list."""
+        return self.job.pair.left if self.job.pair else None
+
+    @property
+    def right(self) -> Path | None:
+        """The right image; None if the left image holds both views."""
+        return self.job.pair.right if self.job.pair else None
+
+    @property
+    def frame(self) -> int | None:
+        """Number of the frame in the left video, from 0; None for images."""
+        return self.job.pair.frames[0] if self.job.pair and self.job.pair.frames else None
+
+    @property
+    def status(self) -> Literal["ok", "skipped", "failed"]:
+        """Status of the results: "ok", "skipped" because they exist already, or "failed"."""
+        return "failed" if self.error else "skipped" if self.job.done else "ok"
+
+    @property
+    def outputs(self) -> dict[str, Path]:
+        """Files of the results by their kinds, such as "disparity"; empty if the pair failed.
+
+        For a frame it is the video, which is complete after the whole batch.
+        """
+        return {} if self.error else {**self.job.files, **self.job.videos}
+
+    def record(self, say: Callable[[str], str] = str) -> dict[str, Any]:
+        """Return the result as paths and JSON values. say: a function that is applied to all texts."""
+        warnings = [say(text) for text in (*self.warnings, *self.video_warnings)]
+        return {
+            **{"left": self.left, "right": self.right, "line": self.job.line},
+            **({} if self.frame is None else {"frame": self.frame}),
+            **{"outputs": self.outputs, "width": None, "height": None, "seconds": None, **self.facts},
+            **{"status": self.status, "code": self.error.exit_code if self.error else 0},
+            **{"error": self.error and say(str(self.error)), "warnings": warnings},
+        }
+
+
+def are_videos(inputs: Sequence[str]) -> bool:
+    """Return whether all inputs are named like videos.
+
+    Raises UsageError if only some are, InputError if a video does not exist.
+    """
+    videos = [text for text in inputs if os.path.splitext(text)[1].lower() in VIDEO_SUFFIXES]
+    if videos and len(videos) < len(inputs):
+        raise UsageError(f"{join_names(inputs)}: only {quote(videos[0])} is a video", "give two videos")
+    for text in videos:
+        if not os.path.exists(text):
+            raise InputError(f"no such file: {quote(text)}")
+    return bool(videos)
+
+
+def find_pairs(settings: Pairs) -> tuple[Pairing | None, PackedLayout | None]:
+    """Find the pairs that settings name (None: a list that is read while it is processed), and their layout.
+
+    Raises UsageError, InputError.
+    """
+    inputs, root = [*map(str, settings.inputs or ())], settings.root and Path(settings.root)
+    if root is not None and not root.is_dir():
+        raise UsageError(f"`root` must be a folder, got {quote(root)}")
+    packed = settings.packed
+    if packed is None and settings.pairs is None and are_packed(inputs):
+        packed = "auto"
+    if "" in inputs or settings.pairs == "":
+        raise UsageError("the name of an image or list is empty", EMPTY_NAME)
+    if any(map(is_recording, inputs)):
+        return _find_recorded(settings, inputs), None
+    suffixes = {os.path.splitext(each)[1].lower() for each in inputs}
+    if not suffixes.isdisjoint(VIDEO_SUFFIXES) and are_videos(inputs):
+        return _find_frames(settings, inputs, packed), packed
+    for name in ("start", "every", "count", "offset"):
+        if settings.is_set(name):
+            raise UsageError(f"`{name}` requires a video", f"drop `{name}`")
+    if settings.pairs is not None:
+        # With Ray, the list is distributed while it is read.
+        is_far = isinstance(settings, Cluster) and settings.engine == "ray"
+        stream = is_far or str(settings.pairs) == str(STDIN)
+        return None if stream else Pairing(read_pair_list(Path(settings.pairs), settings.null, root)), None
+    if packed is not None and "-" in inputs:
+        if len(inputs) > 1:
+            raise UsageError("- reads one image from stdin, so it must be the only input")
+        return Pairing((PairPaths(STDIN, None, "stdin"),), batch=False), packed
+    if packed is not None:
+        return resolve_packed(inputs, by_suffix=packed == "auto", root=root), packed
+    if root is not None:
+        raise UsageError("`root` requires `pairs` or `packed`", "drop `root`")
+    if "-" in inputs:
+        raise UsageError("an image from stdin must hold both views", PACKED_HINT)
+    if suffixes & _MAPS_ONLY:
+        maps = [each for each in inputs if Path(each).suffix.lower() in _MAPS_ONLY]
+        hint = "pam depth converts stored disparity maps, and measures in them, with the same options"
+        raise UsageError(f"a left and a right image are required, got the disparity map {maps[0]}", hint)
+    if inputs and all(map(_MAP_NAME.search, inputs)):
+        LOG.warning(f"{join_names(inputs)} are named like disparity maps: pam depth converts those")
+    if len(inputs) != 2:
+        hint = "pass two images, folders or quoted templates; `packed` reads images that hold both views"
+        if len(inputs) == 1:
+            hint = f"if {quote(inputs[0])} holds both views side by side, add `packed` lr"
+        raise UsageError(f"a left and a right image are required, got {len(inputs) or 'none'}", hint)
+    return resolve_pairs(*inputs), None
+
+
+def _forbid(settings: Pairs, source: str, *names: str) -> None:
+    for name in names:
+        if getattr(settings, name):
+            raise UsageError(f"cannot use both `{name}` and {source}", f"drop `{name}`")
+
+
+def _find_recorded(settings: Pairs, inputs: list[str]) -> Pairing:
+    """Pair the images of a ROS bag. Raises UsageError, InputError."""
+    _forbid(settings, f"the ROS bag {inputs[0]}", "pairs", "root", "packed", "offset")
+    if len(inputs) > 1:
+        raise UsageError(
+            f"a ROS bag must be the only input, got {join_names(inputs)}",
+            "name both topics of one bag: 'bag:FILE?left=/TOPIC&right=/TOPIC'",
+        )
+    from pamcli.batch.frames import pair_messages
+
+    return pair_messages(inputs[0], settings.start, settings.every, settings.count)
+
+
+def _find_frames(settings: Pairs, inputs: list[str], packed: str | None) -> Pairing:
+    """Pair the frames of one or two videos. Raises UsageError, InputError."""
+    _forbid(settings, f"the video {quote(inputs[0])}", "pairs", "root")
+    if packed == "auto":
+        raise UsageError("the layout of a video must be stated", PACKED_HINT)
+    if len(inputs) != (1 if packed else 2):
+        needed = "one video is required with `packed`" if packed else "a left and a right video are required"
+        hint = None if packed else f"if one video holds both views, {PACKED_HINT}"
+        raise UsageError(f"{needed}, got {pluralize(len(inputs), 'video')}: {join_names(inputs)}", hint)
+    if packed and settings.offset:
+        raise UsageError("`offset` requires two videos", "drop `offset`")
+    from pamcli.batch.frames import pair_frames
+
+    return pair_frames(inputs, settings.start, settings.every, settings.count, settings.offset)
 
 
 @dataclass(frozen=True)
@@ -118,8 +243,11 @@ class Plan:
     """The jobs of a batch."""
 
     settings: BatchSettings
-    pairing: Pairing | None  # none for a list that is read while it is processed
+    pairing: Pairing | None  # None for a list that is read while it is processed
     packed: PackedLayout | None  # layout of images that hold both views
+    frames: FramePairs | None  # the frames of a video or a recording; None for files
+    recording: Any  # the `Recording` that holds the pairs; None for files
+    total: int | None  # number of jobs; None while a list is being read
     names: OutputPlan
     read: Sequence[Place]  # other files than images that are read, and that no result may overwrite
     videos: Mapping[str, Path]  # videos to write, by the kind of result
@@ -128,21 +256,7 @@ class Plan:
     many: bool  # True if the batch continues after a failed pair
     shard: tuple[int, int] | None  # the share of the batch to process, and the number of shares; None: all
     uses_ray: bool  # True if a Ray cluster processes the batch
-    frames: FramePairs | None = None  # the frames of a video or a recording; None for files
-    complete_videos: frozenset[str] = frozenset()  # videos that exist and are kept
-
-    @property
-    def recording(self) -> Any:
-        """The `Recording` that holds the pairs; None for files."""
-        return self.frames and self.frames.recording
-
-    @property
-    def total(self) -> int | None:
-        """Number of jobs; None while a list is being read."""
-        if self.pairing is None:
-            return None
-        part, count = self.shard or (1, 1)
-        return len(range(part - 1, len(self.pairing.pairs), count))
+    complete_videos: frozenset[str]  # videos that exist and are kept
 
     @property
     def outputs(self) -> Iterator[Path]:
@@ -150,47 +264,40 @@ class Plan:
         for job in self.jobs() if self.pairing else ():
             yield from job.files.values()
 
-    def share(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield the items that belong to this shard."""
-        part, count = self.shard or (1, 1)
-        return itertools.islice(items, part - 1, None, count)
-
     def jobs(self) -> Iterator[Job]:
-        """Yield the jobs, created on demand because there may be a million."""
-        if self.pairing is None:
-            return self.share(self._iterate_list())
-        return map(self._make_job, self.share(self.pairing.pairs))
+        """Yield the jobs, created on demand because there may be a million; a pair may have an error."""
+        settings, registry = self.settings, PathRegistry(read=self.read) if self.pairing is None else None
+        (part, count), pairs = self.shard or (1, 1), self.pairing.pairs if self.pairing else self._read_list()
+        for pair in itertools.islice(pairs, part - 1, None, count):
+            if isinstance(pair, Job):
+                yield pair
+                continue
+            try:
+                files = self.names.paths(pair)
+                if registry is not None:
+                    registry.add(pair, files)
+                check_existing([files], overwrite=settings.overwrite, skip_existing=settings.skip_existing)
+            except PamError as error:
+                yield Job(pair, error=error, line=pair.line)
+                continue
+            done = settings.skip_existing and bool(files)
+            for name, path in files.items() if done else ():
+                done &= name in self.complete_videos or os.path.exists(path)
+            places = {**files, **self.returned}
+            yield Job(pair, files, places, done, line=pair.line, videos=self.videos)
 
-    def _iterate_list(self) -> Iterator[Job]:
-        """Yield the jobs of a list that is read line by line."""
-        settings, paths = self.settings, PathRegistry(read=self.read)
+    def _read_list(self) -> Iterator[PairPaths | Job]:
+        """Yield the pairs of a list that is read line by line, and a job for each line with an error."""
+        settings = self.settings
         assert isinstance(settings, Pairs)
         with open_pair_list(Path(settings.pairs or "")) as lines:
             for line, item in iter_pair_list(lines, settings.null, settings.root):
-                if isinstance(item, PamError):
-                    yield Job(None, error=item, line=line)
-                else:
-                    yield self._make_job(item, paths)
-
-    def _make_job(self, pair: PairPaths, paths: PathRegistry | None = None) -> Job:
-        """Return the job of a pair; an error of the pair becomes the job's."""
-        settings = self.settings
-        try:
-            files = self.names.paths(pair)
-            if paths is not None:
-                paths.add(pair, files)
-            check_existing([files], overwrite=settings.overwrite, skip_existing=settings.skip_existing)
-        except PamError as error:
-            return Job(pair, error=error, line=pair.line)
-        done = settings.skip_existing and bool(files)
-        for name, path in files.items() if done else ():
-            done &= name in self.complete_videos or os.path.exists(path)
-        return Job(pair, files, self.returned, done, line=pair.line, videos=self.videos)
+                yield Job(None, error=item, line=line) if isinstance(item, PamError) else item
 
 
 def plan_batch(
     settings: BatchSettings,
-    results: Mapping[OutputKind, Place | None],
+    kinds: Iterable[OutputKind],
     *,
     find: Callable[[], Pairing] | None = None,
     read: Iterable[Place | None] = (),
@@ -200,79 +307,85 @@ def plan_batch(
 
     Args:
         settings: Options of the command.
-        results: Place of each kind of result, or None.
+        kinds: Kinds of results that the command can write.
         find: Finds inputs that are not image pairs.
         read: Other files that no result may overwrite.
         tag: Suffix of a suggested file name.
     """
     pairs = settings if isinstance(settings, Pairs) else None
-    texts = {kind: None if place is None else str(place) for kind, place in results.items()}
-    main = next(iter(texts))
-    listed = pairs and pairs.pairs
+    texts: dict[OutputKind, str | None] = {}
+    are_assembled = False
+    for kind in kinds:
+        place = kind.template or getattr(settings, kind.option.strip("`"))
+        texts[kind] = None if place is None else str(place)
+        are_assembled |= os.path.splitext(texts[kind] or "")[1].lower() in ASSEMBLED
+    main, listed = next(iter(texts)), pairs and pairs.pairs
     is_named = listed is not None or any(texts.values())
     is_named |= isinstance(settings, MetricResults) and settings.has_distances
-    inputs = [*map(str, settings.inputs or ())]
-    most = 2 if pairs and not pairs.packed else 1
-    if not is_named and len(inputs) > most and not os.path.exists(inputs[-1]):
-        hint = f"if it names the result: {main.option} {shlex.quote(inputs[-1])}"
-        raise UsageError(f"no such file: {quote(inputs[-1])}, and no result is requested", hint)
+    if not is_named:
+        _check_last_input(settings, main)
     pairing, packed = find_pairs(pairs) if pairs else (find and find(), None)
     many = pairing is None or pairing.batch
     uses_ray = isinstance(settings, Cluster) and settings.engine == "ray"
     if uses_ray and not many:
         raise UsageError("`engine` ray requires a batch of several pairs", "drop `engine` ray")
+    first = next(iter(pairing.pairs), None) if pairing else None
     if not is_named:
-        key = "results/" if pairing is None or many else next(iter(pairing.pairs)).key
+        key = "results/" if many or first is None else first.key
         example = key if many else f"{Path(key or main.name).name}{tag}{main.suffixes[0]}"
         hint = f"name a file or folder: {main.option} {shlex.quote(example or main.name)}"
         raise UsageError("no result is requested", hint)
-    format_name = settings.format
     videos: dict[str, Path] = {}
-    if any(os.path.splitext(text or "")[1].lower() in ASSEMBLED for text in texts.values()):
-        videos = plan_videos(texts, pairing, format_name)
-        for kind in (each for each in texts if each.name in videos):
-            suffix = FRAME_SUFFIXES.get(videos[kind.name].suffix.lower(), STORED)
-            texts[kind] = f"{frames_folder(videos[kind.name])}/{{}}{suffix}"
-    returned = {}
-    if stdout := [kind for kind, text in texts.items() if text == "-"]:
-        returned = _plan_returned(stdout, main, many, format_name)
-        texts[stdout[0]] = None
-    names = plan_outputs(texts, batch=many, format_name=format_name)
-    files_read = [place for place in (*read, listed) if place]
-    first = next(iter(pairing.pairs), None) if pairing else None
+    if are_assembled:
+        from pamcli.batch.video_names import check_videos, plan_videos
+
+        videos = plan_videos(texts, pairing, settings.format)
+    returned = _plan_returned(texts, many, settings.format) if "-" in texts.values() else {}
+    names = plan_outputs(texts, batch=many, format_name=settings.format)
+    files_read: list[Any] = [*filter(None, (*read, listed))]
     frames: Any = pairing.pairs if pairing and first and first.frames else None
-    if frames is not None and frames.recording is not None:
-        files_read.append(frames.recording.place)
-    shard = pairs.shard if pairs else None
-    plan = Plan(settings, pairing, packed, names, files_read, videos, returned, many, shard, uses_ray, frames)
-    if pairing is None:
-        return plan
-    if pairing.unpaired and not (pairs and pairs.skip_unpaired):
-        require_all_paired(pairing)
-    for path in pairing.unpaired:
-        LOG.warning("%s has no partner and is ignored", path)
-    names.check(pairing.pairs, plan.read)
-    if videos:
-        assert first is not None
-        for video in videos.values():
-            check_extra_output(video, [first.left, first.right or first.left, *plan.read])
-        if settings.skip_existing:
-            plan = replace(plan, complete_videos=find_complete_videos(videos, names, pairing.pairs))
-    files = itertools.chain([videos], map(names.paths, plan.share(pairing.pairs)))
-    check_existing(files, overwrite=settings.overwrite, skip_existing=settings.skip_existing)
-    return plan
+    recording, shard = frames and frames.recording, pairs.shard if pairs else None
+    if recording is not None:
+        files_read.append(recording.place)
+    total, complete = None, frozenset[str]()
+    if pairing is not None:
+        if pairing.unpaired and not (pairs and pairs.skip_unpaired):
+            require_all_paired(pairing)
+        for path in pairing.unpaired:
+            LOG.warning("%s has no partner and is ignored", path)
+        names.check(pairing.pairs, files_read)
+        if videos:
+            complete = check_videos(videos, names, pairing.pairs, files_read, settings.skip_existing)
+        part, count = shard or (1, 1)
+        own = map(names.paths, itertools.islice(pairing.pairs, part - 1, None, count))
+        files = itertools.chain([videos], own)
+        check_existing(files, overwrite=settings.overwrite, skip_existing=settings.skip_existing)
+        total = len(range(part - 1, len(pairing.pairs), count))
+    found = pairing, packed, frames, recording, total
+    return Plan(settings, *found, names, files_read, videos, returned, many, shard, uses_ray, complete)
+
+
+def _check_last_input(settings: BatchSettings, main: OutputKind) -> None:
+    """Raise UsageError if the last input seems to be the name of the result."""
+    inputs = [*map(str, settings.inputs or ())]
+    most = 2 if isinstance(settings, Pairs) and not settings.packed else 1
+    if len(inputs) > most and not os.path.exists(inputs[-1]):
+        hint = f"if it names the result: {main.option} {shlex.quote(inputs[-1])}"
+        raise UsageError(f"no such file: {quote(inputs[-1])}, and no result is requested", hint)
 
 
 def _plan_returned(
-    kinds: Sequence[OutputKind], main: OutputKind, many: bool, format_name: str | None
+    texts: dict[OutputKind, str | None], many: bool, format_name: str | None
 ) -> dict[str, Path]:
-    """Plan the result that `-` requests as bytes. Raises UsageError."""
-    kind, *others = kinds
+    """Plan the result that `-` requests as bytes, and take it out of the texts. Raises UsageError."""
+    main = next(iter(texts))
+    kind, *others = (each for each, text in texts.items() if text == "-")
     if others:
         message = f"cannot write both {kind.option} - and {others[0].option} - to stdout"
         raise UsageError(message, "write one of them to a file")
     if many:
         message = f"{kind.option} - cannot hold a batch of several pairs"
         raise UsageError(message, "name a folder, or a template with {}")
+    texts[kind] = None
     suffix = f".{format_name}" if format_name and kind.suffixes == main.suffixes else kind.suffixes[0]
     return {kind.name: Path(f"standard output{suffix}")}

@@ -12,15 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pamcli.batch.jobs import Job, Result
-from pamcli.batch.plan import Plan
+from pamcli.batch.plan import Job, Plan, Result
 from pamcli.errors import DeviceError, InputError, PamError, convert_system_error
 from pamcli.files.atomic import check_writable, require_folder, write_atomically
 from pamcli.files.outputs import Encoded
 from pamcli.files.pairing import STDIN, PairPaths, open_stdin
 from pamcli.files.paths import STDIN_NAME
 from pamcli.files.suffixes import PackedLayout
-from pamcli.imaging.images import ALL_LEVELS, RgbImage, StereoPair, encode_image, read_pair
+from pamcli.imaging.images import ALL_LEVELS, StereoPair, read_pair
 from pamcli.imaging.packed_views import make_rectilinear, read_packed_pair, split_packed
 from pamcli.imaging.preflight import check_pair
 from pamcli.settings.batches import BatchSettings, MatchSettings, UpscaleSettings
@@ -28,28 +27,35 @@ from pamcli.settings.shared import Engine
 
 Results = Generator[Result, None, None]
 Answers = Generator[tuple[Job, Result | PamError], None, None]
-Encoder = Callable[[Path], Encoded | None]
-"""Returns the bytes of a result for a file with the suffix of a path; None: `finish` writes it."""
+
+
+class Computed(NamedTuple):
+    """The results of a pair, before they are encoded."""
+
+    encode: Callable[[str, Path], Encoded | None]
+    """Encodes a kind of result for a file with the suffix of a path; None: `finish` writes it."""
+    facts: Mapping[str, Any] = {}
+    warnings: Sequence[str] = ()
+    remarks: Sequence[str] = ()  # notes on the processing of a pair; each is reported once per batch
 
 
 class PairReader:
-    """Reads pairs of images."""
+    """Reads both views of pairs."""
 
+    max_pixels: int | None = None
+    packed: PackedLayout | None = None  # layout of images that hold both views
+    recording: Any = None  # the `Recording` that holds the pairs; None for files
     rectifies_recording = True  # True if images of a recording are rectified with its `camera_info`
-    same_size = True  # false if a calibration permits views of two sizes
-
-    def __init__(self, max_pixels: int | None, packed: PackedLayout | None = None, recording: Any = None):
-        """packed: layout of images that hold both views; recording: the `Recording` that holds the pairs."""
-        self.max_pixels, self.packed, self.recording = max_pixels, packed, recording
+    same_size = True  # False if a calibration permits views of two sizes
 
     @cached_property
-    def videos(self) -> Any:
+    def input_videos(self) -> Any:
         """The input videos by their paths."""
         from pamcli.imaging.videos import Videos
 
         return Videos()
 
-    def read(self, pair: PairPaths) -> StereoPair:
+    def read_views(self, pair: PairPaths) -> StereoPair:
         """Read both views of a pair. Raises InputError."""
         limit, packed = self.max_pixels, self.packed
         if pair.frames is not None and self.recording is not None:
@@ -57,10 +63,10 @@ class PairReader:
             recorded: StereoPair = self.recording.read(pair.frames, max_pixels=limit, rectify=rectify)
             return recorded
         if pair.frames is not None:
-            left = self.videos[pair.left].frame(pair.frames[0], max_pixels=limit)
+            left = self.input_videos[pair.left].frame(pair.frames[0], max_pixels=limit)
             if pair.right is None:
                 return split_packed(left, packed or "lr", str(pair))
-            right = self.videos[pair.right].frame(pair.frames[1], max_pixels=limit)
+            right = self.input_videos[pair.right].frame(pair.frames[1], max_pixels=limit)
             return StereoPair(left, right, str(pair))
         if packed is None:
             assert pair.right is not None
@@ -71,21 +77,7 @@ class PairReader:
             return read_packed_pair(stdin.read(), packed, max_pixels=limit, name=STDIN_NAME)
 
 
-class Computed(NamedTuple):
-    """The results of a pair, before they are encoded."""
-
-    encoders: Mapping[str, Encoder]  # the encoder of each kind of result that may be requested
-    facts: Mapping[str, Any] = {}
-    warnings: Sequence[str] = ()
-    remarks: Sequence[str] = ()  # notes on the processing of a pair; each is reported once per batch
-
-
-def encode_view(image: RgbImage, path: Path, quality: int | None = None) -> Encoded:
-    """Encode an image for a file."""
-    return Encoded(encode_image(image, path.suffix, name=str(path), quality=quality))
-
-
-class PairProcessor:
+class PairProcessor(PairReader):
     """The steps of a command for each pair; other processes get a copy without the network."""
 
     settings: BatchSettings
@@ -101,8 +93,8 @@ class PairProcessor:
 
     def __init__(self, settings: BatchSettings, plan: Plan) -> None:
         self.settings, self.many, self.videos = settings, plan.many, plan.videos
+        self.max_pixels, self.packed, self.recording = settings.max_pixels, plan.packed, plan.recording
         self.uses_gpu = isinstance(settings, Engine) and settings.device != "cpu"
-        self.reader = PairReader(settings.max_pixels, plan.packed, plan.recording)
         self.folders: set[Path] = set()
         """Folders that hold results of this run; they must exist until its end."""
 
@@ -148,16 +140,16 @@ class PairProcessor:
             return Result(job)
         warnings, video_warnings, data = [*computed.warnings], list[str](), None
         for kind, path in job.places.items():
-            if (encoded := computed.encoders[kind](path)) is None:
+            if (encoded := computed.encode(kind, path)) is None:
                 continue
             if kind in self.videos:
                 video_warnings += [f"{self.videos[kind]}: {text}" for text in encoded.warnings]
             else:
                 warnings += encoded.warnings
-            if kind in job.returned:
-                data = encoded.data
-            else:
+            if kind in job.files:
                 self.write(job, path, encoded.data)
+            else:
+                data = encoded.data
         return Result(job, None, warnings, computed.facts, computed.remarks, data, video_warnings)
 
     def write(self, job: Job, path: Path, data: bytes) -> None:
@@ -204,26 +196,20 @@ class NetworkProcessor(PairProcessor):
     min_disparity: int | None = None  # smallest disparity that is searched, px, if limited
     stretches_eight_bits = False  # True if 8-bit images of low contrast are stretched, too
     is_stretch_reported = False
+    video_frames: Iterable[PairPaths] = ()
+    """Frames of a video, until the first readable one was searched for faults."""
+    video_fault: Any = "detect"
+    """The fault of a video's first readable frame, after which all frames, shards and machines process the
+    video in the same way, or None; "detect" for other pairs."""
 
-    def __init__(self, settings: MatchSettings | UpscaleSettings, plan: Plan) -> None:
-        super().__init__(settings, plan)
-        self.video_frames: Iterable[PairPaths] = plan.frames or ()
-        """Frames of a video, until the first readable one was searched for faults."""
-        self.video_fault: tuple[Any] | None = None
-        """The fault of that frame: all frames, shards and machines process the video in the same way."""
-
-    def read_pair(self, job: Job) -> StereoPair:
-        """Read a pair as the network sees it. Raises InputError."""
+    def read_rectified(self, paths: PairPaths) -> StereoPair:
+        """Read a pair as the network sees it; at first, find the fault of a video. Raises InputError."""
         frames, self.video_frames = self.video_frames, ()
-        for paths in frames:
+        for frame in frames:
             with suppress(InputError):  # reported for that frame
-                self.video_fault = (self.detect_fault(self._read_views(paths)),)
+                self.video_fault = self.detect_fault(self.read_rectified(frame))
                 break
-        assert job.pair is not None
-        return self._read_views(job.pair)
-
-    def _read_views(self, paths: PairPaths) -> StereoPair:
-        pair = self.reader.read(paths)
+        pair = self.read_views(paths)
         if self.settings.vr180 or pair.span:
             pair = make_rectilinear(pair, self.settings.vr180)
         return pair.stretch_contrast(eight_bits=self.stretches_eight_bits)
@@ -232,18 +218,19 @@ class NetworkProcessor(PairProcessor):
         """Return the fault of the images that changes how they are processed, or None."""
         raise NotImplementedError
 
-    def find_fault(self, pair: StereoPair) -> Any:
-        """Return the fault of a pair, or of the video that it belongs to, or None."""
-        return self.detect_fault(pair) if self.video_fault is None else self.video_fault[0]
-
-    def rotate(self, pixels: np.ndarray, turns: int = 1) -> np.ndarray:
-        """Rotate an image of cameras one above the other (`vertical`) by 90 degrees, or back with -1."""
-        return np.ascontiguousarray(np.rot90(pixels, turns)) if self.settings.vertical else pixels
+    def rotate(self, *images: np.ndarray, turns: int = 1) -> list[np.ndarray]:
+        """Rotate images of cameras one above the other (`vertical`) by 90 degrees, or back with -1."""
+        if not self.settings.vertical:
+            return [*images]
+        return [np.ascontiguousarray(np.rot90(pixels, turns)) for pixels in images]
 
     def find_problems(self, pair: StereoPair) -> Sequence[str]:
         """List what looks wrong with a rectified pair. Raises InputError for an unusable one."""
-        check = check_pair(self.rotate(pair.left.pixels), self.rotate(pair.right.pixels))
+        left, right = self.rotate(pair.left.pixels, pair.right.pixels)
+        check = check_pair(left, right)
         problems = check.problems(self.min_disparity)
+        if not problems:
+            return ()
         if check.upright:
             hint = "drop `vertical`" if self.settings.vertical else problems[0].do
             raise InputError(f"{pair.title}: {problems[0].text}", hint)

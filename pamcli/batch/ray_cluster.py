@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from pamcli.batch.jobs import Job, Result
+from pamcli.batch.plan import Job, Result
 from pamcli.batch.processing import Answers, run_one
 from pamcli.errors import DeviceError, PamError, UsageError, suggest_extra
 

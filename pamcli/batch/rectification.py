@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -14,10 +14,9 @@ from typing import Any
 
 from pamcli.batch import LOG
 from pamcli.batch.camera_files import finish_calibration, read_description
-from pamcli.batch.jobs import Job
-from pamcli.batch.kinds import LEFT, RIGHT, collect_places
-from pamcli.batch.plan import Plan, plan_batch
-from pamcli.batch.processing import Computed, PairProcessor, Results, attempt, encode_view
+from pamcli.batch.kinds import LEFT, RIGHT
+from pamcli.batch.plan import Job, Plan, plan_batch
+from pamcli.batch.processing import Computed, PairProcessor, Results, attempt
 from pamcli.batch.run import Batch
 from pamcli.calibration.description import CameraDescription, Interpretation
 from pamcli.calibration.feature_rectification import estimate_rectification
@@ -27,10 +26,10 @@ from pamcli.calibration.interpretations import compare_interpretations
 from pamcli.calibration.rig import Rectification, Rig
 from pamcli.errors import DeviceError, InputError, PamError, UsageError
 from pamcli.files.atomic import check_writable, write_atomically
-from pamcli.files.outputs import check_extra_output
+from pamcli.files.outputs import Encoded, check_extra_output
 from pamcli.files.pairing import PairPaths
 from pamcli.files.paths import pluralize
-from pamcli.imaging.images import StereoPair, check_encodable
+from pamcli.imaging.images import RgbImage, StereoPair, check_encodable, encode_image
 from pamcli.imaging.packed_views import make_rectilinear
 from pamcli.imaging.preflight import ENOUGH_MATCHES, check_pair
 from pamcli.imaging.raster import update_exif
@@ -61,7 +60,7 @@ def rectify_files(settings: RectifySettings) -> Batch:
         UsageError, InputError: Before any work. If a pair fails, its result has an `error`.
     """
     files, path = settings.calibration_files, settings.output_calibration
-    plan = plan_batch(settings, collect_places(settings, LEFT, RIGHT), read=files, tag="_rectified")
+    plan = plan_batch(settings, (LEFT, RIGHT), read=files, tag="_rectified")
     main = next(iter(plan.names.templates), LEFT.name)
     first = plan.videos.get(main) or next(plan.outputs, None)
     target = path or (first.parent / CALIBRATION if first else None)
@@ -80,6 +79,11 @@ def rectify_files(settings: RectifySettings) -> Batch:
     return Batch(plan, _RectifyProcessor(settings, plan, target if main in plan.videos else path))
 
 
+def encode_view(images: Mapping[str, RgbImage], kind: str, path: Path) -> Encoded:
+    """Encode one of the rectified images for a file."""
+    return Encoded(encode_image(images[kind], path.suffix, name=str(path)))
+
+
 class _RectifyProcessor(PairProcessor):
     settings: RectifySettings
     cores = 1
@@ -87,7 +91,7 @@ class _RectifyProcessor(PairProcessor):
     def __init__(self, settings: RectifySettings, plan: Plan, path: Path | None) -> None:
         """path: of the calibration, if given. Raises InputError, UsageError."""
         super().__init__(settings, plan)
-        self.path, self.reader.rectifies_recording = path, False
+        self.path, self.rectifies_recording = path, False
         self.files = settings.calibration_files
         self.reading: tuple[CameraDescription, Interpretation] | None = None
         """The cameras as files and options describe them; None without a calibration."""
@@ -113,7 +117,7 @@ class _RectifyProcessor(PairProcessor):
         self.reading = read_description(
             settings, fisheye=settings.fisheye, extrinsics=settings.extrinsics, recording=recording
         )
-        self.reader.same_size = not self.reading[0].has_two_sizes
+        self.same_size = not self.reading[0].has_two_sizes
         self.names = ", ".join(map(str, self.files))
         try:
             stored = finish_calibration(self.files, *self.reading)
@@ -142,7 +146,7 @@ class _RectifyProcessor(PairProcessor):
         return error
 
     def _read_pair(self, paths: PairPaths) -> StereoPair:
-        return make_rectilinear(self.reader.read(paths), self.settings.vr180)
+        return make_rectilinear(self.read_views(paths), self.settings.vr180)
 
     def read(self, job: Job) -> tuple[StereoPair, Sequence[str]]:
         if self.frames and self.rectification is None:
@@ -215,8 +219,7 @@ class _RectifyProcessor(PairProcessor):
                 warnings.append(f"{apart}: {hint}")
         self._write_calibration(job)
         facts = {"vertical_offset": None if offset is None else round(offset, 3)}
-        encoders = {kind: partial(encode_view, image) for kind, image in images.items()}
-        return Computed(encoders, facts, warnings, [pair.note] if pair.note else [])
+        return Computed(partial(encode_view, images), facts, warnings, [pair.note] if pair.note else [])
 
     def _check(self, pair: StereoPair, left: Pixels, right: Pixels) -> tuple[int, float | None]:
         """Return the matches of rectified images, and their median vertical offset, px, or None.

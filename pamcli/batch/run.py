@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from pamcli.batch import LOG
-from pamcli.batch.jobs import Job, Result
-from pamcli.batch.plan import Plan
+from pamcli.batch.plan import Job, Plan, Result
 from pamcli.batch.processing import Answers, PairProcessor, Results, attempt, run_one
 from pamcli.errors import DiskFullError, InputError, PamError, UsageError
 from pamcli.files.atomic import FolderGoneError, require_folder
@@ -62,7 +61,7 @@ class Batch:
     def __init__(self, plan: Plan, processor: PairProcessor) -> None:
         """Run a processor on each pair of a plan. Raises InputError if a recording lacks its calibration."""
         self.plan, self.processor = plan, processor
-        if plan.recording is not None and processor.reader.rectifies_recording:
+        if plan.recording is not None and processor.rectifies_recording:
             plan.recording.require_calibration()
 
     @property
@@ -104,7 +103,7 @@ class Batch:
                 yield result
         for first, *others in repeated.values():
             LOG.warning(first + (f" (and in {pluralize(len(others), 'other frame')})" if others else ""))
-        for folder in sorted(processor.folders):
+        for folder in sorted(processor.folders) if plan.many else ():
             require_folder(folder)
         self.made = processor.made
         if plan.videos:
@@ -130,7 +129,7 @@ class Batch:
                 yield replace(result, facts=facts)
 
     def _answer(self) -> Answers:
-        """Return each pair with its result or error, computed in the fitting way."""
+        """Yield each pair with its result or error, computed in the fitting way."""
         plan, processor, settings = self.plan, self.processor, self.plan.settings
         processes = count_processes(self)
         if processes == 1:
@@ -138,16 +137,25 @@ class Batch:
             # Several threads have no progress within a pair.
             processor.bar = self.bar if threads == 1 else None
             processor.start()
-            return run_overlapped(plan.jobs(), processor, threads)
-        if processes:
+            if plan.many or "-" in map(str, settings.inputs or ()):
+                # Reading stdin may never end, and this thread could not always be interrupted.
+                yield from run_overlapped(plan.jobs(), processor, threads)
+                return
+            with ThreadPoolExecutor(1) as saver:  # a signal does not end it between the results of a pair
+                for job in plan.jobs():
+                    computed = attempt(processor.compute, job, attempt(processor.load, job))
+                    yield job, saver.submit(attempt, processor.save, job, computed).result()
+        elif processes:
             if isinstance(settings, Engine) and settings.max_memory is not None:
                 processor.settings = replace(settings, max_memory=settings.max_memory // processes)
-            return answer_in_processes(partial(run_job, processor), plan.jobs(), processes, prepares=True)
-        from pamcli.batch.ray_cluster import run_on_ray
+            work = partial(run_job, processor)
+            yield from answer_in_processes(work, plan.jobs(), processes, prepares=True)
+        else:
+            from pamcli.batch.ray_cluster import run_on_ray
 
-        assert isinstance(settings, Cluster)
-        jobs, cores = processor.prepare(plan.jobs()), settings.ray_cores or processor.cores
-        return run_on_ray(jobs, processor, settings.ray_address, cores, gpus=processor.uses_gpu)
+            assert isinstance(settings, Cluster)
+            jobs, cores = processor.prepare(plan.jobs()), settings.ray_cores or processor.cores
+            yield from run_on_ray(jobs, processor, settings.ray_address, cores, gpus=processor.uses_gpu)
 
 
 def count_processes(batch: Batch) -> int:
@@ -199,7 +207,7 @@ def _count_pixels(batch: Batch) -> int:
     for job in itertools.islice(batch.plan.jobs(), 3):
         with suppress(PamError):
             if job.pair is not None:
-                pair = batch.processor.reader.read(job.pair)
+                pair = batch.processor.read_views(job.pair)
                 return pair.width * pair.height
     return 0
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pamcli.batch import LOG
-from pamcli.batch.jobs import Job
-from pamcli.batch.kinds import LEFT, PACKED, RIGHT, collect_places
-from pamcli.batch.plan import Plan, plan_batch
-from pamcli.batch.processing import Computed, Encoder, NetworkProcessor, Results, encode_view
+from pamcli.batch.kinds import LEFT, PACKED, RIGHT
+from pamcli.batch.plan import Job, Plan, plan_batch
+from pamcli.batch.processing import Computed, NetworkProcessor, Results
 from pamcli.batch.run import Batch
 from pamcli.errors import UsageError
+from pamcli.files.outputs import Encoded
 from pamcli.imaging.camera_faults import detect_camera_fault
-from pamcli.imaging.images import LARGEST_SIDE, RgbImage, StereoPair, check_encodable
+from pamcli.imaging.images import LARGEST_SIDE, RgbImage, StereoPair, check_encodable, encode_image
 from pamcli.imaging.packed_views import RED_CYAN, compute_packed_size, pack_views
 from pamcli.imaging.resize import imresize_to
 from pamcli.inference.loading import load_upscaler
@@ -47,8 +48,8 @@ def upscale_files(settings: UpscaleSettings) -> Batch:
         UsageError, InputError: Before any work, for inputs that are not pairs, or results that exist.
         ModelError, DeviceError: During the iteration.
     """
-    results, tag = collect_places(settings, LEFT, RIGHT, PACKED), f"_x{settings.scale or DEFAULT_SCALE:g}"
-    plan = plan_batch(settings, results, read=list_network_files(settings.weights), tag=tag)
+    read, tag = list_network_files(settings.weights), f"_x{settings.scale or DEFAULT_SCALE:g}"
+    plan = plan_batch(settings, (LEFT, RIGHT, PACKED), read=read, tag=tag)
     if settings.quality is not None and plan.pairing:
         paths = (path for job in plan.jobs() for path in job.places.values())
         if not any(path.suffix.lower() in LARGEST_SIDE for path in paths):
@@ -65,8 +66,8 @@ class _UpscaleProcessor(NetworkProcessor):
         super().__init__(settings, plan)
         self.kind = None if settings.weights is not None else settings.input or "auto"
         """Kind of images that selects the weights; None if the weights are given."""
-        if self.kind != "auto":
-            self.video_frames = ()
+        if self.kind == "auto":
+            self.video_frames = plan.frames or ()
 
     @cached_property
     def network(self) -> StereoUpscaler:
@@ -81,7 +82,8 @@ class _UpscaleProcessor(NetworkProcessor):
             return self.__dict__["camera_network"]  # type: ignore[no-any-return]
 
     def read(self, job: Job) -> tuple[StereoPair, Sequence[str]]:
-        pair = self.read_pair(job)
+        assert job.pair is not None
+        pair = self.read_rectified(job.pair)
         for kind, path in job.places.items():
             views = {"left": [pair.left], "right": [pair.right]}.get(kind, [pair.left, pair.right])
             height, width = self.network.upscaled_size(pair.height, pair.width)  # as `apply` makes it
@@ -91,7 +93,6 @@ class _UpscaleProcessor(NetworkProcessor):
                 height, width = compute_packed_size(height, width, self.settings.packing)
                 alpha = alpha and self.settings.packing != RED_CYAN
             check_encodable(path.suffix, height=height, width=width, bits=bits, alpha=alpha, name=str(path))
-        self.find_fault(pair)  # which `apply` needs, while the network is busy with the previous pair
         return pair, self.find_problems(pair)
 
     def detect_fault(self, pair: StereoPair) -> str | None:
@@ -104,29 +105,31 @@ class _UpscaleProcessor(NetworkProcessor):
         return None
 
     def apply(self, job: Job, pair: StereoPair) -> Computed:
-        fault = self.find_fault(pair)
+        fault = self.detect_fault(pair) if self.video_fault == "detect" else self.video_fault
         network = self.network if fault is None else self.camera_network
         kind = "camera" if fault is not None or self.kind == "camera" else "clean"
         facts = {} if self.kind is None else {"input": kind, "input_shows": fault}
         progress = None if self.bar is None else self.bar.watch(pair.height)
-        views = [self.rotate(view) for view in pair.unstretched or (pair.left.pixels, pair.right.pixels)]
+        views = self.rotate(*(pair.unstretched or (pair.left.pixels, pair.right.pixels)))
         if all(name == "left" for name in job.places):
             upscaled = [network.upscale_left(*views, progress=progress)]
         else:
             upscaled = [*network(*views, progress=progress)]
         images: dict[str, RgbImage] = {}
         for side, view, pixels in zip(("left", "right"), (pair.left, pair.right), upscaled, strict=False):
-            turned, alpha = self.rotate(pixels, -1), view.alpha
+            (turned,), alpha = self.rotate(pixels, turns=-1), view.alpha
             if alpha is not None:
                 alpha = imresize_to(alpha, turned.shape[1], turned.shape[0])
             images[side] = replace(view, pixels=turned, alpha=alpha)
 
-        encode = partial(encode_view, quality=self.settings.quality)
-        encoders: dict[str, Encoder] = {side: partial(encode, image) for side, image in images.items()}
-        encoders[PACKED.name] = lambda path: encode(
-            pack_views(images["left"], images["right"], self.settings.packing), path
-        )
-        return Computed(encoders, facts, (), self.list_remarks(pair))
+        return Computed(partial(self._encode, images), facts, (), self.list_remarks(pair))
+
+    def _encode(self, images: Mapping[str, RgbImage], kind: str, path: Path) -> Encoded:
+        if kind == PACKED.name:
+            image = pack_views(images["left"], images["right"], self.settings.packing)
+        else:
+            image = images[kind]
+        return Encoded(encode_image(image, path.suffix, name=str(path), quality=self.settings.quality))
 
     def finish(self, results: Results) -> Results:
         is_reported = False

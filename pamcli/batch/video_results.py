@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from pamcli.batch import LOG
 from pamcli.batch.frames import FramePairs
-from pamcli.batch.plan import Plan, frames_folder
+from pamcli.batch.plan import Plan
+from pamcli.batch.video_names import frames_folder
 from pamcli.files.pairing import PairPaths
 from pamcli.files.paths import join_names, pluralize, quote
 from pamcli.files.safe_reading import open_source

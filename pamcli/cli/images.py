@@ -20,8 +20,7 @@ from pamcli.settings.batches import (
 )
 
 if TYPE_CHECKING:
-    from pamcli.batch.jobs import Result
-    from pamcli.batch.plan import Plan
+    from pamcli.batch.plan import Plan, Result
     from pamcli.batch.run import Batch
 
 MANY = 10

@@ -26,6 +26,7 @@ class OutputKind:
     suffixes: tuple[str, ...]  # allowed suffixes, lower case with dot; the first is the default in a folder
     folder_tag: str = ""  # part of the file names in a folder after the key: "", "_right", "_color" ...
     joins_main_folder: bool = False  # also written, without its option, if the main option names a folder
+    template: str | None = None  # the place of the results, instead of that of the option
 
 
 class Encoded(NamedTuple):

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from pamcli.batch.jobs import Job
+from pamcli.batch.plan import Job
 from pamcli.errors import InputError, ModelError
 
 
