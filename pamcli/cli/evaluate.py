@@ -1,6 +1,7 @@
 """Run `pam eval` and `pam submit`."""
 
 import shutil
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from pamcli.cli.console import Console
@@ -56,8 +57,7 @@ def _show(evaluation: "Evaluation", settings: EvaluateSettings, console: Console
             console.record(evaluation.json())
         else:
             # A table on stdout without these facts could not be compared with others.
-            lines = [f"{name}: {value}" for name, value in evaluation.facts]
-            lines += [f"note: {note}" for note in evaluation.notes]
+            lines = [*starmap("{}: {}".format, evaluation.facts), *map("note: {}".format, evaluation.notes)]
             tables = evaluation.text(shutil.get_terminal_size().columns).split("\n")
             console.answer({}, *tables, "", *lines)
 

@@ -126,7 +126,7 @@ EvaluateSettings = EvaluateDisparitySettings | EvaluateSuperresSettings
 
 def _check_files(settings: EvaluateSettings, degrading: str, *needing_files: str) -> None:
     """Check the options that need result files, and the one that cannot be used with them."""
-    has_files = any(what.startswith("files:") for _, what in settings.method or ())
+    has_files = settings.method is not None and any(what.startswith("files:") for _, what in settings.method)
     if has_files and settings.is_set(degrading):
         hint = "files are results for images that are not degraded"
         raise UsageError(f"cannot use both `method` files:FOLDER and `{degrading}`", hint)
