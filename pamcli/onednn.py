@@ -24,63 +24,51 @@ _ONEDNN = (
     and torch.backends.cpu.get_cpu_capability().startswith("AVX")
     and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
 )
-FUSED = {  # True if this processor supports fused convolutions
-    torch.float32: _ONEDNN,
-    torch.bfloat16: _ONEDNN and torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+FUSED = {  # True if this device supports fused convolutions
+    ("cpu", torch.float32): _ONEDNN,
+    ("cpu", torch.bfloat16): _ONEDNN and torch.ops.mkldnn._is_mkldnn_bf16_supported(),
 }
 
 
 def convolve(
     x: Tensor,
     weight: Tensor,
-    bias: Tensor | None,
+    bias: Tensor | None = None,
     stride: int = 1,
     padding: tuple[int, int] = (0, 0),
     dilation: int = 1,
     slope: float | None = None,
+    add_to: Tensor | None = None,
 ) -> Tensor:
-    """Convolve x, then apply a leaky rectifier of the given slope, fused if oneDNN supports it."""
-    if slope is None or not _can_fuse(x):
-        if weight.shape[2:] == (1, 1) and x.device.type == "cpu":
+    """Convolve x, add that to `add_to` in place, then apply a leaky rectifier of the given slope.
+
+    All in one operation if oneDNN supports it, which has no gradient.
+    """
+    if (slope is None and add_to is None) or not FUSED.get((x.device.type, x.dtype), False):
+        if weight.shape[2:] == (1, 1) and x.device.type == "cpu" and not torch.compiler.is_compiling():
             dilation = 2  # no effect except that torch uses oneDNN, even with one thread
-        x = F.conv2d(x, weight, bias, stride, padding, dilation)
-        return x if slope is None else F.leaky_relu_(x, slope)
+        made = F.conv2d(x, weight, bias, stride, padding, dilation)
+        made = made if add_to is None else add_to.add_(made)
+        return made if slope is None else F.leaky_relu_(made, slope)
     how = padding, (stride, stride), (dilation, dilation), 1
-    made: Tensor = torch.ops.mkldnn._convolution_pointwise(x, weight, bias, *how, "leaky_relu", [slope], "")
-    return made
-
-
-def add_convolution(
-    total: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    padding: tuple[int, int] = (0, 0),
-    dilation: int = 1,
-    slope: float | None = None,
-) -> Tensor:
-    """Add a convolution of x to `total`, in place, then rectify with `slope`, fused if oneDNN supports it."""
-    if not _can_fuse(x):
-        total.add_(convolve(x, weight, bias, 1, padding, dilation))
-    else:
-        rectifier, slope = ("relu", None) if slope == 0 else (None, slope)
-        how = padding, (1, 1), (dilation, dilation), 1, "add", None, rectifier
-        torch.ops.mkldnn._convolution_pointwise_(total, x, weight, bias, *how, [], "")
-    return total if slope is None else F.leaky_relu_(total, slope)
+    if add_to is None:
+        fused: Tensor = torch.ops.mkldnn._convolution_pointwise(
+            x, weight, bias, *how, "leaky_relu", [slope], ""
+        )
+        return fused
+    rectifier = "relu" if slope == 0 else None
+    torch.ops.mkldnn._convolution_pointwise_(add_to, x, weight, bias, *how, "add", None, rectifier, [], "")
+    return F.leaky_relu_(add_to, slope) if slope else add_to
 
 
 def multiply_by_convolution(factor: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Multiply `factor`, which may be overwritten, by a 1x1 convolution of x; float32 is slower fused."""
-    if x.dtype == torch.float32 or not _can_fuse(x):
+    if x.dtype == torch.float32 or not FUSED.get((x.device.type, x.dtype), False):
         return factor.mul_(convolve(x, weight, bias))
     how = (0, 0), (1, 1), (1, 1), 1
     with_factor = torch.ops.mkldnn._convolution_pointwise.binary
     made: Tensor = with_factor(x, factor, weight, bias, *how, "mul", None, None, [], None)
     return made
-
-
-def _can_fuse(x: Tensor) -> bool:
-    return x.device.type == "cpu" and FUSED.get(x.dtype, False)
 
 
 @cache
@@ -90,12 +78,9 @@ def is_onednn_faster() -> bool:
     if "AuthenticAMD" not in named or not hasattr(torch.backends.mkldnn, "matmul"):
         return False
     a, b = torch.linspace(1, 2, 64 * 64).view(2, 64, 32).chunk(2)
-    return torch.allclose(_multiply(a, b.mT), torch.matmul(a.double(), b.mT.double()).float(), rtol=1e-6)
-
-
-def _multiply(a: Tensor, b: Tensor) -> Tensor:
     with _enable_onednn():
-        return torch.matmul(a, b)
+        product = torch.matmul(a, b.mT)
+    return torch.allclose(product, torch.matmul(a.double(), b.mT.double()).float(), rtol=1e-6)
 
 
 def use_faster_products() -> AbstractContextManager[None]:

@@ -7,8 +7,6 @@ input gradient is another such convolution, and the weight gradient sums such pr
 
 import ctypes
 import itertools
-import math
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from pamcli.onednn import add_convolution, convolve
+from pamcli.onednn import convolve
 
 KIND = torch.backends.cpu.get_cpu_capability().lower()
 LIBRARY = Path(__file__).with_name(f"libwinograd-{KIND}.so")  # compiled for this processor; may be missing
@@ -72,13 +70,12 @@ class Winograd:
         self, x: Tensor, padding: tuple[int, int], slope: float | None, add_to: Tensor | None = None
     ) -> Tensor:
         """Convolve x (B, C, H, W), then rectify with `slope`; add to the map `add_to`, in place, before."""
-        sides = [side + 2 * (own - self.dilation) for side, own in zip(x.shape[2:], padding, strict=True)]
+        height, width = x.shape[2:]
+        height, width = height + 2 * (padding[0] - self.dilation), width + 2 * (padding[1] - self.dilation)
         x = x.float()
-        if not _is_worthwhile(sides, self.dilation) or x.stride(1) != 1:
-            if add_to is not None:
-                return add_convolution(add_to, x, self.own, self.own_bias, padding, self.dilation, slope)
-            return convolve(x, self.own, self.own_bias, 1, padding, self.dilation, slope)
-        y = torch.empty((len(x), self.channels, *sides), memory_format=torch.channels_last)
+        if not _is_worthwhile(height, width, self.dilation) or x.stride(1) != 1:
+            return convolve(x, self.own, self.own_bias, 1, padding, self.dilation, slope, add_to)
+        y = torch.empty((len(x), self.channels, height, width), memory_format=torch.channels_last)
         if add_to is not None:
             y = add_to.contiguous(memory_format=torch.channels_last)
         channels = self.weight.shape[1:]
@@ -103,7 +100,7 @@ def weight_gradient(x: Tensor, gradient: Tensor, dilation: int = 1) -> Tensor | 
     """Compute the weight gradient (O, I, 3, 3) of a size-preserving 3x3 convolution of stride 1."""
     # x and the output gradient are channels last. None: torch must compute it (channels, small maps).
     inputs, outputs = x.shape[1], gradient.shape[1]
-    if inputs % TOGETHER or outputs % TOGETHER or not _is_worthwhile(x.shape[2:], dilation):
+    if inputs % TOGETHER or outputs % TOGETHER or not _is_worthwhile(x.shape[2], x.shape[3], dilation):
         return None
     block = ROWS * max(1, round(GRADIENT_BLOCK / (36 * (inputs + outputs) * ROWS)))
     size = 36 * (inputs * outputs + block * (inputs + outputs))
@@ -115,34 +112,35 @@ def weight_gradient(x: Tensor, gradient: Tensor, dilation: int = 1) -> Tensor | 
     return (BOTH_TO_PRODUCTS.float().T @ products).view(3, 3, inputs, outputs).permute(3, 2, 0, 1)
 
 
-def _is_worthwhile(sides: Sequence[int], dilation: int) -> bool:
+def _is_worthwhile(height: int, width: int, dilation: int) -> bool:
     """Return whether tiles fit a result of this height and width well enough to be faster."""
-    own = (side / dilation for side in sides)
-    return math.prod(side / (-(-side // TILE) * TILE) for side in own) >= FEWEST
+    rows, columns = height / dilation, width / dilation
+    return rows * columns >= FEWEST * (-(-rows // TILE) * TILE) * (-(-columns // TILE) * TILE)
 
 
 def _run(name: str, map_: _Map, x: Tensor, y: Tensor, padding: tuple[int, int], apart: int) -> None:
     """Call a function of `winograd.c` on the input (B, C, H, W) and the corresponding output."""
+    function, openmp, threads = getattr(_library(), name), _openmp(), torch.get_num_threads()
     nothing = torch.zeros(x.shape[1])
     map_.nothing, map_.y_channels = nothing.data_ptr(), y.shape[1]
-    map_.x_row, map_.x_pixel, map_.y_row, map_.y_pixel = (
-        apart * step for step in (*x.stride()[2:], *y.stride()[2:])
-    )
+    map_.x_row, map_.x_pixel = apart * x.stride(2), apart * x.stride(3)
+    map_.y_row, map_.y_pixel = apart * y.stride(2), apart * y.stride(3)
     # Rows and columns interleaved by the dilation are independent maps.
     for row, column in itertools.product(range(apart), repeat=2):
-        (down, map_.first_row), (across, map_.first_column) = (
-            ((start - pad) % apart, (start - pad) // apart)
-            for start, pad in zip((row, column), padding, strict=True)
-        )
-        own, made = x[:, :, down:, across:], y[:, :, row:, column:]
-        map_.x_height, map_.x_width, map_.y_height, map_.y_width = (
-            -(-side // apart) for side in (*own.shape[2:], *made.shape[2:])
-        )
+        map_.first_row, down = divmod(row - padding[0], apart)
+        map_.first_column, across = divmod(column - padding[1], apart)
+        own, made = x[:, :, down::apart, across::apart], y[:, :, row::apart, column::apart]
+        map_.x_height, map_.x_width = own.shape[2:]
+        map_.y_height, map_.y_width = made.shape[2:]
         map_.tile_columns = -(-map_.y_width // TILE)
         map_.tiles = -(-map_.y_height // TILE) * map_.tile_columns
         for source, result in zip(own, made, strict=True):
             map_.x, map_.y = source.data_ptr(), result.data_ptr()
-            _call(name, map_)
+            if threads == 1 or openmp is None:
+                function(ctypes.byref(map_))
+            else:
+                parallel, map_.thread, map_.threads = openmp
+                parallel(ctypes.cast(function, ctypes.c_void_p), ctypes.addressof(map_), threads, 0)
 
 
 def available() -> bool:
@@ -150,21 +148,17 @@ def available() -> bool:
     return _library() is not None and (_openmp() is not None or torch.get_num_threads() <= 2)
 
 
-def winograd(layer: nn.Conv2d) -> Winograd | None:
-    """Return a layer ready to run, or None if `winograd.c` does not support it."""
-    return Winograd(layer.weight, layer.bias, layer.dilation[0]) if can_run(layer) else None
-
-
 def can_run(layer: nn.Conv2d) -> bool:
+    """Return whether `winograd.c` supports a layer."""
     return (
-        available()
-        and layer.kernel_size == (3, 3)
+        layer.kernel_size == (3, 3)
         and layer.stride == (1, 1)
         and layer.groups == 1
         and layer.dilation[0] == layer.dilation[1]
         and can_channels(*layer.weight.shape[:2])
         and layer.weight.dtype == torch.float32
         and layer.weight.device.type == "cpu"
+        and available()
     )
 
 
@@ -193,19 +187,7 @@ def _openmp() -> tuple[Any, int | None, int | None] | None:
         library = ctypes.CDLL(str(path))
         library.GOMP_parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
         library.GOMP_parallel.restype = None
-        names = (library.omp_get_thread_num, library.omp_get_num_threads)
-        return library.GOMP_parallel, *map(_address, names)  # type: ignore[return-value]
+        index, count = library.omp_get_thread_num, library.omp_get_num_threads
+        addresses = [ctypes.cast(each, ctypes.c_void_p).value for each in (index, count)]
+        return library.GOMP_parallel, addresses[0], addresses[1]
     return None
-
-
-def _address(function: Any) -> int | None:
-    return ctypes.cast(function, ctypes.c_void_p).value
-
-
-def _call(name: str, map_: _Map) -> None:
-    function, openmp, threads = getattr(_library(), name), _openmp(), torch.get_num_threads()
-    if threads == 1 or openmp is None:
-        function(ctypes.byref(map_))
-        return
-    parallel, map_.thread, map_.threads = openmp
-    parallel(_address(function), ctypes.addressof(map_), threads, 0)

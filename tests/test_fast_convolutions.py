@@ -14,14 +14,8 @@ from torch import nn
 
 from pamcli import onednn
 from pamcli import winograd as module
-from pamcli.onednn import (
-    FUSED,
-    add_convolution,
-    convolve,
-    multiply_by_convolution,
-    use_faster_products,
-)
-from pamcli.winograd import available, winograd
+from pamcli.onednn import FUSED, convolve, multiply_by_convolution, use_faster_products
+from pamcli.winograd import Winograd, available, can_run
 
 has_choice = pytest.mark.skipif(
     not hasattr(torch.backends.mkldnn, "matmul"), reason="this version of torch does not say what multiplies"
@@ -66,9 +60,9 @@ def test_runs_that_overlap_restore_the_setting(monkeypatch: pytest.MonkeyPatch) 
 def test_what_follows_a_convolution_is_the_same_fused_or_not(
     fused: bool, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if fused and not FUSED[torch.float32]:
+    if fused and not FUSED["cpu", torch.float32]:
         pytest.skip("this processor's convolutions do nothing else")
-    monkeypatch.setitem(FUSED, torch.float32, fused)
+    monkeypatch.setitem(FUSED, ("cpu", torch.float32), fused)
     torch.manual_seed(0)
     weight, bias = torch.randn(6, 5, size, size), torch.randn(6)
     x = torch.randn(2, 5, 7, 9).contiguous(memory_format=torch.channels_last)
@@ -79,9 +73,9 @@ def test_what_follows_a_convolution_is_the_same_fused_or_not(
         assert torch.allclose(convolve(x, weight, bias, 1, padding, 1, slope), expected, atol=1e-5)
     if size == 1:
         total = torch.ones(2, 6, 7, 9).contiguous(memory_format=torch.channels_last)
-        add_convolution(total, x, weight, bias)
+        convolve(x, weight, bias, add_to=total)
         assert torch.allclose(total, 1 + plain, atol=1e-5)
-        add_convolution(total[:1, :, 2:5], x[:1, :, 2:5], weight, bias)  # into a part of it
+        convolve(x[:1, :, 2:5], weight, bias, add_to=total[:1, :, 2:5])  # into a part of it
         assert torch.allclose(total[:1, :, 2:5], 1 + 2 * plain[:1, :, 2:5], atol=1e-5)
         assert torch.allclose(total[:1, :, :2], 1 + plain[:1, :, :2], atol=1e-5)
         factor = torch.full_like(plain, 3.0)
@@ -90,9 +84,9 @@ def test_what_follows_a_convolution_is_the_same_fused_or_not(
 
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_product_with_a_convolution_in_16_bits(fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if fused and not FUSED[torch.bfloat16]:
+    if fused and not FUSED["cpu", torch.bfloat16]:
         pytest.skip("this processor does not convolve in 16 bits")
-    monkeypatch.setitem(FUSED, torch.bfloat16, fused)
+    monkeypatch.setitem(FUSED, ("cpu", torch.bfloat16), fused)
     torch.manual_seed(0)
     shapes = [(1, 6, 5, 7), (1, 8, 5, 7), (6, 8, 1, 1)]
     factor, x, weight = (
@@ -146,8 +140,8 @@ def test_it_is_the_convolution_at_every_size(
 ) -> None:
     layer = made_layer(inputs, outputs)
     x = views(inputs, height, width)
-    run = winograd(layer)
-    assert run is not None
+    assert can_run(layer)
+    run = Winograd(layer.weight, layer.bias, layer.dilation[0])
     expected = F.conv2d(x.double(), layer.weight.double(), layer.bias.double(), padding=1)
     if slope is not None:
         expected = F.leaky_relu(expected, slope)
@@ -169,8 +163,8 @@ def test_it_is_the_convolution_at_every_size(
 def test_rows_of_a_strip_are_padded_where_they_are_the_edge(dilation: int, rows: int) -> None:
     layer = made_layer(48, 48, dilation, bias=False)
     x = views(48, 40, 29)[:, :, 5:36]  # a strip of what is held
-    run = winograd(layer)
-    assert run is not None
+    assert can_run(layer)
+    run = Winograd(layer.weight, layer.bias, layer.dilation[0])
     padding = min(rows, dilation), dilation
     expected = F.conv2d(x, layer.weight, None, 1, padding, dilation)
     assert (run(x, padding, None) - expected).abs().max() < 1e-4

@@ -21,7 +21,7 @@ from pamcli.inference.device import HINT, Compute, format_bytes, get_free_memory
 from pamcli.inference.images import Pixels, padding, to_network, to_pixels, to_plain
 from pamcli.inference.model import Maps, Names, StereoModel, crop_outputs, predict_memory
 from pamcli.inference.runners import ON_CPU, convert_runtime_errors, import_library, open_session
-from pamcli.networks.fused import convert, fold_batch_norms
+from pamcli.networks.blocks import convert, fold_batch_norms
 from pamcli.networks.pasmnet import SIZE_MULTIPLE
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.load import Network

@@ -14,7 +14,7 @@
 | Equations 5 to 7, Figures 7b, 8 | cascade of costs | `pasmnet.Stage`, `CascadedParallaxAttention` |
 | Figure 7c, Equation 8 | output module | `parallax.parallax_maps`, `regress_disparity`, `fill_occlusions` |
 | Equation 9 | refinement | `pasmnet.Refinement`, `pasmnet.blend_estimates` |
-| (not the paper's) | PASMnet 2: one attention for both directions, coarse to fine | `pasmnet2.PASMnet2` |
+| (not the paper's) | PASMnet 2: attention of both directions | `pasmnet2.PASMnet2`, `symmetric_attention` |
 | Section 5.1, Figure 13 | PASSRnet | `passrnet.PASSRnet`, `ResidualASPP`, `ParallaxAttention` |
 | Tables 1, 2, 4, 10, 11 | parts of the ablation studies | `variants` |
 | (not the paper's) | PASSRnet 2: attention between gated blocks | `passrnet2.PASSRnet2`, `subpixel` |

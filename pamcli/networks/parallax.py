@@ -178,25 +178,18 @@ def find_consistent(left: Tensor, right: Tensor, threshold: float = VISIBLE_THRE
     return ((matched - left).abs() <= threshold) & (position >= 0)
 
 
-def columns_near(disparity: Tensor) -> tuple[Tensor, Tensor]:
-    """Return columns `NEAR` the match of a disparity (..., H, W): (..., H, W, 4), and which of them count."""
-    width = disparity.shape[-1]
-    target = (torch.arange(width, device=disparity.device) - disparity)[..., None]
-    steps = torch.arange(int(2 * NEAR) + 1, device=disparity.device)
-    k = (target - NEAR).ceil().long() + steps
-    return k, (k >= 0) & (k < width) & ((k - target).abs() <= NEAR)
-
-
 def cycle_confidence(disparity: Tensor, right_to_left: RowAttention, left_to_right: RowAttention) -> Tensor:
     """Return the cycle attention (from Equation 3) near a disparity (B, 1, 4 H, 4 W), px: (B, H, W).
 
     The sum over k near j - d of M_right->left(j, k) times the sum over l near j of M_left->right(k, l), in
     [0, 1]; 1 where both maps are certain and agree with the result.
     """
-    k, near_target = columns_near(F.avg_pool2d(disparity, 4)[:, 0] / 4)  # (B, H, W, 4)
     width = disparity.shape[-1] // 4
-    k = k.clamp(0, width - 1)
-    home = torch.arange(width, device=k.device)[:, None, None]
+    home = torch.arange(width, device=disparity.device)
+    target = (home - F.avg_pool2d(disparity, 4)[:, 0] / 4)[..., None]
+    k = (target - NEAR).ceil().long() + torch.arange(int(2 * NEAR) + 1, device=home.device)  # (B, H, W, 4)
+    near_target = (k >= 0) & (k < width) & ((k - target).abs() <= NEAR)
+    k, home = k.clamp(0, width - 1), home[:, None, None]
     near_home = home + torch.arange(-int(NEAR), int(NEAR) + 1, device=k.device)  # (W, 1, 3)
     column = near_home.clamp(0, width - 1)
     allowed = (near_home == column) & ~is_out_of_order(

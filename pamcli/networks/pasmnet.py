@@ -15,15 +15,15 @@ from torch import Tensor, nn
 
 from pamcli.networks.blocks import (
     Convolutions,
-    Decoder,
-    Encoder,
     MatchingNetwork,
     ParallaxAttentionBlock,
+    ResidualUnit,
+    UpsamplingUnit,
     conv,
     conv_unit,
+    runs_eagerly_on_cpu,
     upsample,
     upsample_cost,
-    upsampling_unit,
 )
 from pamcli.networks.parallax import (
     ParallaxMaps,
@@ -123,8 +123,7 @@ def _regress_and_receive(
 ) -> tuple[Tensor, Tensor]:
     """Compute disparity and attention mass (B, H, W) from both costs, on CPUs a few rows at a time."""
     height, width = right_to_left_cost.shape[1:3]
-    in_blocks = right_to_left_cost.device.type == "cpu" and not torch.compiler.is_compiling()
-    step = max(1, BLOCK // width**2) if in_blocks else height
+    step = max(1, BLOCK // width**2) if runs_eagerly_on_cpu(right_to_left_cost) else height
     disparity, attention_mass = [], []
     for first in range(0, height, step):
         rows = slice(first, first + step)
@@ -138,10 +137,10 @@ class SkipDecoder(nn.Module):
 
     def add_decoder(self) -> None:
         """Add the layers; after those of the encoder, so that random weights do not change."""
-        self.D0 = Encoder(160, 160)
-        self.D1 = Decoder(160 + 128, 128)
-        self.D2 = Decoder(128 + 96, 96)
-        self.D3 = Decoder(96 + 64, 64)
+        self.D0 = ResidualUnit(conv_unit(160, 160))
+        self.D1 = ResidualUnit(UpsamplingUnit(160 + 128, 128))
+        self.D2 = ResidualUnit(UpsamplingUnit(128 + 96, 96))
+        self.D3 = ResidualUnit(UpsamplingUnit(96 + 64, 64))
 
     def decode(self, deepest: Tensor, x3: Tensor, x2: Tensor, x1: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return features at H/16 (128 channels), H/8 (96) and H/4 (64)."""
@@ -155,11 +154,11 @@ class Hourglass(SkipDecoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.E0 = Encoder(3, 32, down=True)
-        self.E1 = Encoder(32, 64, down=True)
-        self.E2 = Encoder(64, 96, down=True)
-        self.E3 = Encoder(96, 128, down=True)
-        self.E4 = Encoder(128, 160, down=True)
+        self.E0 = ResidualUnit(conv_unit(3, 32, stride=2))
+        self.E1 = ResidualUnit(conv_unit(32, 64, stride=2))
+        self.E2 = ResidualUnit(conv_unit(64, 96, stride=2))
+        self.E3 = ResidualUnit(conv_unit(96, 128, stride=2))
+        self.E4 = ResidualUnit(conv_unit(128, 160, stride=2))
         self.add_decoder()
 
     def forward(self, views: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -212,8 +211,8 @@ class CascadedParallaxAttention(nn.Module):
         self.stage1 = Stage(128, blocks)
         self.stage2 = Stage(96, blocks)
         self.stage3 = Stage(64, blocks)
-        self.b2 = upsampling_unit(128 + 96, 96, bias=True)
-        self.b3 = upsampling_unit(96 + 64, 64, bias=True)
+        self.b2 = UpsamplingUnit(128 + 96, 96, bias=True)
+        self.b3 = UpsamplingUnit(96 + 64, 64, bias=True)
 
     def forward(self, f1: Tensor, f2: Tensor, f3: Tensor) -> tuple[Costs, Tensor]:
         """Compute features to the costs of the stages, and stage 3's features (2B, 64, H/4, W/4)."""
@@ -232,13 +231,13 @@ class Refinement(SkipDecoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.E0 = Encoder(1 + 64, 64)
-        self.E1 = Encoder(64, 96, down=True)
-        self.E2 = Encoder(96, 128, down=True)
-        self.E3 = Encoder(128, 160, down=True)
+        self.E0 = ResidualUnit(conv_unit(1 + 64, 64))
+        self.E1 = ResidualUnit(conv_unit(64, 96, stride=2))
+        self.E2 = ResidualUnit(conv_unit(96, 128, stride=2))
+        self.E3 = ResidualUnit(conv_unit(128, 160, stride=2))
         self.add_decoder()
-        self.D4 = Decoder(64, 32)
-        self.D5 = Decoder(32, 16)
+        self.D4 = ResidualUnit(UpsamplingUnit(64, 32))
+        self.D5 = ResidualUnit(UpsamplingUnit(32, 16))
         self.confidence = Convolutions(*conv_unit(16, 16), conv(16, 1), nn.Sigmoid())
         self.disp = Convolutions(*conv_unit(16, 16), conv(16, 1))
 

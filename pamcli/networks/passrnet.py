@@ -15,13 +15,14 @@ from itertools import product as combinations
 import torch
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import SLOPE, Convolutions, conv
-from pamcli.networks.fused import (
+from pamcli.networks.blocks import (
+    SLOPE,
+    Convolutions,
     FusedConvolution,
-    FusedSum,
+    conv,
+    convert,
     fold_batch_norms,
     fuse_modules,
-    prepare_convolutions,
 )
 from pamcli.networks.parallax import (
     CLOSING_RADIUS,
@@ -34,6 +35,7 @@ from pamcli.networks.parallax import (
     received_mass,
     valid_mask,
 )
+from pamcli.onednn import convolve
 
 WIDTH = 64
 DILATIONS = (1, 4, 8)
@@ -89,12 +91,8 @@ class PASSRnet(nn.Module):
         network = fold_batch_norms(self)  # copies; the network has none
         *blocks, spread, shuffle, blend, last = network.upscale
         network.upscale = Convolutions(*blocks, _merge_layers(spread, blend, self.scale), shuffle, last)
-        fuse_modules(network)
-        for layer in network.modules():
-            if isinstance(layer, nn.Conv2d):
-                layer.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        prepare_convolutions(network, dtype)
-        return network
+        fuse_modules(network, dtype)
+        return convert(network, dtype, first=dtype)
 
     def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
         """Upscale a batch of pairs (B, 3, H, W), RGB in [0, 1]; with `both` the right images, too."""
@@ -163,20 +161,27 @@ class ResidualASPP(nn.Module):
 
 
 class JoiningConv(nn.Conv2d):
-    """A 1x1 convolution of the concatenation of its inputs."""
+    """A 1x1 convolution of concatenated parts; in inference the sum of one per part, without a copy."""
+
+    fused = False
 
     def __init__(self, inputs: int, *, bias: bool = False) -> None:
         super().__init__(inputs, WIDTH, 1, bias=bias)
 
     def forward(self, *parts: Tensor) -> Tensor:
-        return super().forward(torch.cat(parts, 1))
-
-    def make_fused(self) -> nn.Module:
-        return FusedSum(self)
+        if not self.fused:
+            return super().forward(torch.cat(parts, 1))
+        weights = torch.split(self.weight, [part.shape[1] for part in parts], 1)
+        total = convolve(parts[0], weights[0].contiguous(), self.bias)
+        for part, weight in zip(parts[1:], weights[1:], strict=True):
+            convolve(part, weight.contiguous(), add_to=total)
+        return total
 
 
 class ParallaxAttention(nn.Module):
     """Gathers features of the other view by attention and fuses them (Figure 13c)."""
+
+    fused = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,41 +194,32 @@ class ParallaxAttention(nn.Module):
     def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, Callable[[], ParallaxMaps] | None]:
         """Fuse features (2B, C, H, W) of the left view, or of both, and return a function for the maps."""
         adapted = self.rb(views)
-        maps = _parallax_maps(self.b1(adapted), self.b2(adapted))
-        return self.fuse(views, maps, both=both), lambda: maps
+        queries, keys = self.b1(adapted), self.b2(adapted)
+        if self.fused:
+            gathered, attention_mass = _gather(queries, keys, self.b3(views), both=both)
+            valid = valid_mask(attention_mass[: len(gathered)], pad_closing=True)
+            return self._join(views, gathered, valid), partial(_parallax_maps, queries, keys)
+        maps = _parallax_maps(queries, keys)
+        return self.join(views, maps, both=both), lambda: maps
 
-    def fuse(self, views: Tensor, maps: ParallaxMaps, *, both: bool) -> Tensor:
-        """Fuse features with those that whole maps gather from the other view."""
+    def join(self, views: Tensor, maps: ParallaxMaps, *, both: bool) -> Tensor:
+        """Join features with those that whole maps gather from the other view."""
         left, right = self.b3(views).chunk(2)
         gathered, valid = gather_features(maps.right_to_left, right), maps.valid_left  # Equation 1
         if both:
             gathered = torch.cat((gathered, gather_features(maps.left_to_right, left)))
             valid = torch.cat((valid, maps.valid_right))
-        return self._fuse(views, gathered, valid)
+        return self._join(views, gathered, valid)
 
-    def _fuse(self, views: Tensor, gathered: Tensor, valid: Tensor) -> Tensor:
-        """Fuse `gathered` features (N, C, H, W) with those of the first N views and their masks (N, H, W)."""
+    def _join(self, views: Tensor, gathered: Tensor, valid: Tensor) -> Tensor:
+        """Join `gathered` features (N, C, H, W) with those of the first N views and their masks (N, H, W)."""
         fused: Tensor = self.fusion(gathered, views[: len(gathered)], valid[:, None].to(views.dtype))
         return fused
 
-    def make_fused(self) -> nn.Module:
-        return FusedAttention(self)
-
-
-class FusedAttention(ParallaxAttention):
-    """The attention in inference, without whole maps."""
-
-    def __init__(self, plain: ParallaxAttention) -> None:
-        nn.Module.__init__(self)
-        self.rb, self.fusion = plain.rb, plain.fusion
-        self.b1, self.b2, self.b3 = map(FusedConvolution, (plain.b1, plain.b2, plain.b3))  # type: ignore[assignment]
-
-    def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, Callable[[], ParallaxMaps] | None]:
-        adapted = self.rb(views)
-        queries, keys, values = self.b1(adapted), self.b2(adapted), self.b3(views)
-        gathered, attention_mass = _gather(queries, keys, values, both=both)
-        valid = valid_mask(attention_mass[: len(gathered)], pad_closing=True)
-        return self._fuse(views, gathered, valid), partial(_parallax_maps, queries, keys)
+    def fuse(self) -> None:
+        for layer in self.children():
+            if type(layer) is nn.Conv2d:  # not the joining one
+                layer.__class__ = FusedConvolution
 
 
 def _parallax_maps(queries: Tensor, keys: Tensor) -> ParallaxMaps:

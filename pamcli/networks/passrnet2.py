@@ -8,14 +8,14 @@ other rows: bands of rows with a halo give the same result.
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.bicubic import Consistency, upscale_bicubic
-from pamcli.networks.blocks import conv, needs_gradient_on_cpu, pointwise_dilation
-from pamcli.networks.fused import fold_batch_norms
+from pamcli.networks.blocks import conv, fold_batch_norms, runs_eagerly_on_cpu
 from pamcli.networks.parallax import (
     VALID_MASS,
     ParallaxMaps,
@@ -25,12 +25,18 @@ from pamcli.networks.parallax import (
     received_mass,
 )
 from pamcli.networks.passrnet import SuperResolution
-from pamcli.networks.passrnet2_fused import EPSILON, FusedBlock, FusedExchange, Stream
 from pamcli.networks.subpixel import Attended, SubpixelDetail, find_most_attended
+from pamcli.onednn import convolve, multiply_by_convolution
 
 WIDTH = 64
 BLOCKS = 16
 EXCHANGES = 4  # exchanges of features between the views, evenly spaced
+
+EPSILON = 1e-6  # of the variance that a norm divides by
+MEAN_SCALE = 2.0**-8  # of a prepared network's mean of channels, so that it hardly affects a pixel's length
+
+MAP_BYTES = 1_500_000  # exponentials of costs to compute at a time on CPUs
+SMALLEST_SUM = 1e-37  # lower bound of a sum of exponentials, which avoids NaN for pixels without a match
 
 
 class PASSRnet2(nn.Module):
@@ -130,39 +136,34 @@ class GatedBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute (B, C, H, W) to the same shape."""
-        x = pointwise(self.narrow, self._gate(self.norm1(x), self.widen, self.mix), self.scale1).add_(x)
-        return pointwise(self.narrow2, self._gate(self.norm2(x), self.widen2), self.scale2).add_(x)
+        gate = self._gate(self.norm1(x), self.widen, self.mix)
+        x = convolve(gate, *_scale(self.narrow, self.scale1)).add_(x)
+        gate = self._gate(self.norm2(x), self.widen2)
+        return convolve(gate, *_scale(self.narrow2, self.scale2)).add_(x)
 
     def _gate(self, x: Tensor, widen: nn.Conv2d, mix: nn.Conv2d | None = None) -> Tensor:
         """Multiply the two halves of the channels that one or two layers compute from x."""
         # In training on a CPU, separate halves save a tenth of the time.
-        parts = 2 if needs_gradient_on_cpu(x) else 1
+        parts = 2 if x.requires_grad and runs_eagerly_on_cpu(x) else 1
         made: list[Tensor] = []
-        for part in range(parts):
-            wide = pointwise(widen, x, part=part, parts=parts)
+        for place, layer in enumerate(_split(widen, parts)):
+            wide = convolve(x, *layer)
             if mix is not None:
-                weight, bias = _slice_layer(mix, part, parts)
-                wide = F.conv2d(wide, weight, bias, padding=1, groups=len(weight))
+                wide = F.conv2d(wide, *_split(mix, parts)[place], padding=1, groups=wide.shape[1])
             made += wide.chunk(2 // parts, 1)
         return made[0] * made[1]
 
 
-def pointwise(
-    layer: nn.Conv2d, x: Tensor, scale: Tensor | None = None, part: int = 0, parts: int = 1
-) -> Tensor:
-    """Convolve x by one of `parts` equal parts of a 1x1 layer, times `scale` (C, 1, 1)."""
-    weight, bias = _slice_layer(layer, part, parts)
-    if scale is not None:
-        weight, bias = weight * scale[..., None], bias * scale[:, 0, 0]
-    return F.conv2d(x, weight, bias, dilation=pointwise_dilation(x))
-
-
-def _slice_layer(layer: nn.Conv2d, part: int, parts: int) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of one of `parts` equal parts of a layer's output channels."""
+def _scale(layer: nn.Conv2d, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Return weight and bias of a layer times `scale` (C, 1, 1)."""
     assert layer.bias is not None
-    if parts == 1:
-        return layer.weight, layer.bias
-    return layer.weight.chunk(parts)[part], layer.bias.chunk(parts)[part]
+    return layer.weight * scale[..., None], layer.bias * scale[:, 0, 0]
+
+
+def _split(layer: nn.Conv2d, parts: int = 2) -> list[tuple[Tensor, Tensor]]:
+    """Return weight and bias of each of equal parts of a layer's output channels."""
+    assert layer.bias is not None
+    return [*zip(layer.weight.chunk(parts), layer.bias.chunk(parts), strict=True)]
 
 
 QueriesKeys = tuple[Tensor, Tensor]  # queries of the left view and keys of the right one (B, C, H, W)
@@ -186,14 +187,14 @@ class Exchange(nn.Module):
     ) -> tuple[Tensor, QueriesKeys, Sequence[Attended] | None]:
         """Compute (2B, C, H, W) to the same shape, and optionally the most attended columns."""
         queries, keys = self.project(views)
-        values = pointwise(self.value, views, self.scale)  # (2B, C, H, W)
+        values = convolve(views, *_scale(self.value, self.scale))  # (2B, C, H, W)
         maps, (left, right) = compute_maps(queries, keys), values.chunk(2)
         gathered = torch.cat((gather_features(maps[0], right), gather_features(maps[1], left)))
         found = [find_most_attended(each) for each in maps] if find_attended else None
         return views + gathered, (queries, keys), found
 
     def project(self, views: Tensor) -> QueriesKeys:
-        left, right = pointwise(self.describe, self.norm(views)).chunk(2)
+        left, right = convolve(self.norm(views), self.describe.weight, self.describe.bias).chunk(2)
         return left * WIDTH**-0.5, right
 
 
@@ -212,3 +213,153 @@ def _parallax_maps(queries: Tensor, keys: Tensor) -> ParallaxMaps:
         valid_left=received_mass(left_to_right) > VALID_MASS,
         valid_right=received_mass(right_to_left) > VALID_MASS,
     )
+
+
+# --- the faster forms of the parts for inference ---
+
+
+class Stream:
+    """The basis of the features between prepared blocks.
+
+    An orthogonal matrix makes the first channel the mean of all channels, which is scaled down. A norm then
+    only divides a pixel by its length, as the following layer ignores the first channel.
+    """
+
+    def __init__(self, width: int) -> None:
+        """Make the basis of `width` channels."""
+        axis = torch.full((width,), -(width**-0.5), dtype=torch.float64)
+        axis[0] += 1
+        mirrored = torch.eye(width, dtype=torch.float64) - 2 * torch.outer(axis, axis) / axis.dot(axis)
+        scales = torch.ones(width, dtype=torch.float64)
+        scales[0] = MEAN_SCALE
+        self.into, self.back = scales[:, None] * mirrored, mirrored / scales
+        centered = torch.eye(width, dtype=torch.float64) - 1 / width
+        self.normal = centered @ self.back * width**0.5  # from a pixel of length 1 to one of variance 1
+
+    def fold_input(self, layer: nn.Conv2d, norm: Any = None) -> None:
+        """Make a convolution read the stream, or a `norm` of it, which then is only a division."""
+        weight, inputs = layer.weight.double(), self.back
+        if norm is not None:
+            assert layer.bias is not None
+            shift = torch.einsum("oikl,i->o", weight, norm.bias.double())
+            layer.bias = nn.Parameter((layer.bias.double() + shift).float(), False)
+            inputs = norm.weight.double()[:, None] * self.normal
+        layer.weight = nn.Parameter(torch.einsum("oikl,ij->ojkl", weight, inputs).float(), False)
+
+    def fold_output(self, layer: nn.Conv2d, scale: Tensor | None = None) -> None:
+        """Make a convolution write the stream, multiplied by a `scale` (C, 1, 1)."""
+        assert layer.bias is not None
+        outputs = self.into if scale is None else self.into * scale.double()[:, 0, 0]
+        weight = torch.einsum("po,oikl->pikl", outputs, layer.weight.double())
+        layer.weight = nn.Parameter(weight.float(), False)
+        layer.bias = nn.Parameter((outputs @ layer.bias.double()).float(), False)
+
+
+class LengthNorm(nn.Module):
+    """A `PixelNorm` with folded weights: divides each pixel by its length."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        # CPUs sum 16-bit numbers in float32 anyway; requesting it costs a pass over x.
+        dtype = None if x.device.type == "cpu" else torch.float32
+        length = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=dtype).float()
+        factor: Tensor = length.square_().add_(x.shape[1] * EPSILON).rsqrt_().to(x.dtype)  # (B, 1, H, W)
+        return x * factor
+
+
+class FusedBlock(nn.Module):
+    """A gated block between the features of a `Stream`, with norms and scales folded."""
+
+    def __init__(self, block: Any, stream: Stream) -> None:
+        super().__init__()
+        self.norm, self.mix = LengthNorm(), block.mix
+        self.widen, self.narrow = block.widen, block.narrow
+        self.widen2, self.narrow2 = block.widen2, block.narrow2
+        stream.fold_input(self.widen, block.norm1)
+        stream.fold_input(self.widen2, block.norm2)
+        stream.fold_output(self.narrow, block.scale1)
+        stream.fold_output(self.narrow2, block.scale2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute (B, C, H, W) to the same shape, in place on a CPU."""
+        if x.device.type == "cpu":
+            for view in x.chunk(len(x)):
+                self._run_in_place(view)
+            return x
+        one, other = self.mix(pointwise(self.widen, self.norm(x))).chunk(2, 1)
+        x = pointwise(self.narrow, one * other).add_(x)
+        one, other = pointwise(self.widen2, self.norm(x)).chunk(2, 1)
+        return pointwise(self.narrow2, one * other).add_(x)
+
+    def _run_in_place(self, x: Tensor) -> None:
+        """Run the block on x (1, C, H, W), with separate halves of each gate for the cache."""
+        normal = self.norm(x)
+        one, other = (
+            F.conv2d(convolve(normal, *wide), *mixed, padding=1, groups=x.shape[1])
+            for wide, mixed in zip(_split(self.widen), _split(self.mix), strict=True)
+        )
+        convolve(one.mul_(other), self.narrow.weight, self.narrow.bias, add_to=x)
+        normal = self.norm(x)
+        first, second = _split(self.widen2)
+        gate = multiply_by_convolution(convolve(normal, *first), normal, *second)
+        convolve(gate, self.narrow2.weight, self.narrow2.bias, add_to=x)
+
+
+class FusedExchange(nn.Module):
+    """An exchange between the features of a `Stream`, with norm and scale folded, without whole maps."""
+
+    def __init__(self, exchange: Any, stream: Stream) -> None:
+        super().__init__()
+        self.norm, self.describe, self.value = LengthNorm(), exchange.describe, exchange.value
+        stream.fold_input(self.describe, exchange.norm)
+        stream.fold_input(self.value)
+        stream.fold_output(self.value, exchange.scale)
+
+    def forward(
+        self, views: Tensor, *, find_attended: bool = False
+    ) -> tuple[Tensor, tuple[Tensor, Tensor], list[Attended] | None]:
+        """Compute (2B, C, H, W) to the same shape, and optionally the most attended columns."""
+        left, right = pointwise(self.describe, self.norm(views)).chunk(2)
+        queries = left * left.shape[1] ** -0.5
+        values = pointwise(self.value, views)  # (2B, C, H, W)
+        gathered, attended = gather_both(queries, right, values, find_attended=find_attended)
+        return gathered.add_(views), (queries, right), attended
+
+
+def pointwise(layer: nn.Conv2d, x: Tensor) -> Tensor:
+    """Convolve x by a 1x1 layer; on GPUs as a product of matrices."""
+    if x.is_cuda:
+        return F.linear(x.permute(0, 2, 3, 1), layer.weight[:, :, 0, 0], layer.bias).permute(0, 3, 1, 2)
+    return convolve(x, layer.weight, layer.bias)
+
+
+def gather_both(
+    queries: Tensor, keys: Tensor, values: Tensor, *, find_attended: bool
+) -> tuple[Tensor, list[Attended] | None]:
+    """Gather the other view's values (2B, C, H, W) for inference, on CPUs a few rows at a time."""
+    # Both directions are the same exponentials, divided by their sums over rows or columns.
+    count, _, height, width = queries.shape
+    q, k = (each.permute(0, 2, 3, 1) for each in (queries, keys))  # (B, H, W, C)
+    gathered = torch.empty_like(values)
+    left, right = values.permute(0, 2, 3, 1).chunk(2)
+    places = gathered.permute(0, 2, 3, 1).chunk(2)
+    kind = torch.float32 if values.dtype == torch.float16 else values.dtype  # exponentials below 1e-7 count
+    rows = max(1, MAP_BYTES // (4 * count * width**2)) if queries.device.type == "cpu" else height
+    found: list[list[Attended]] = [[], []]
+    for first in range(0, height, rows):
+        at = slice(first, first + rows)
+        cost = torch.matmul(q[:, at].float(), k[:, at].float().mT)  # (B, rows, W, V)
+        weights = cost.sub_(cost.amax((2, 3), keepdim=True)).exp_()
+        lowered = weights.to(kind)
+        maps = (weights, lowered, weights.sum(3)), (weights.mT, lowered.mT, weights.sum(2))
+        for place, value, (exact, low, total), attended in zip(
+            places, (right, left), maps, found, strict=True
+        ):
+            factor = total.clamp_(min=SMALLEST_SUM).reciprocal_()[..., None]
+            place[:, at] = torch.matmul(low, value[:, at].to(kind)).mul_(factor.to(kind))
+            if find_attended:
+                columns, near = find_most_attended(exact)
+                attended.append((columns, near.mul_(factor)))
+    if not find_attended:
+        return gathered, None
+    joined = [[torch.cat(parts, 1) for parts in zip(*each, strict=True)] for each in found]
+    return gathered, [(columns, near) for columns, near in joined]

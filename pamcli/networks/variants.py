@@ -184,9 +184,6 @@ class StackedFeatures(ParallaxAttention):
         own, other = (views, torch.cat((right, left))) if both else (left, right)
         return self.fusion(other, own), None
 
-    def make_fused(self) -> nn.Module:
-        return self
-
 
 class CostVolume(ParallaxAttention):
     """Costs by two 3D convolutions over the difference of the views at each disparity."""
@@ -204,10 +201,7 @@ class CostVolume(ParallaxAttention):
         volume = torch.stack([left - _shift(right, d) for d in range(self.disparities)], 2)
         costs = _convert_volume(self.body(volume).float().mean(1))
         maps = parallax_maps(*costs, ordered=True, pad_closing=True)
-        return self.fuse(views, maps, both=both), lambda: maps
-
-    def make_fused(self) -> nn.Module:
-        return self
+        return self.join(views, maps, both=both), lambda: maps
 
 
 class SingleImage(PASSRnet):

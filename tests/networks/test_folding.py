@@ -6,7 +6,7 @@ import torch
 from random_networks import normalised, pasmnet, picture_pair
 from torch import nn
 
-from pamcli.networks.fused import fold_batch_norms as folded
+from pamcli.networks.blocks import fold_batch_norms as folded
 
 
 def test_a_folded_network_gives_the_same_disparity() -> None:

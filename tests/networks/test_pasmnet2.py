@@ -11,17 +11,17 @@ from random_networks import normalised, pasmnet2
 from torch import Tensor
 
 from pamcli.networks.parallax import RowAttention
-from pamcli.networks.pasmnet2 import REACH, PASMnet2
-from pamcli.networks.symmetric_attention import SymmetricAttention, attend
-from pamcli.networks.updates import (
+from pamcli.networks.pasmnet2 import (
+    REACH,
     ErrorScale,
+    PASMnet2,
+    PASMnet2Matching,
     average_surroundings,
     convex_upsample,
     mix,
     neighbours,
-    repeat_edges,
-    to_confidence,
 )
+from pamcli.networks.symmetric_attention import SymmetricAttention, attend, attend_in_blocks
 
 STRIDES = (16, 8, 4)
 
@@ -39,7 +39,7 @@ def random_attention(
     random = torch.Generator().manual_seed(0)
     left, right = (2 * torch.randn(2, 6, height, width, generator=random) for _ in range(2))
     with torch.set_grad_enabled(not inference):
-        return attend((left, right), None, limit, finest=True)
+        return (attend_in_blocks if inference else attend)((left, right), None, limit, finest=True)
 
 
 def disturbed() -> PASMnet2:
@@ -91,13 +91,9 @@ def test_inference_a_few_rows_at_a_time_is_training(
     features = [torch.randn(2, 5, 6 * s, columns * s, generator=random) for s in (1, 1, 2, 2)]
     d = torch.rand(2, 12, 2 * columns, generator=random) * 3 * columns  # also left of the row
     found = []
-    for gradients in (True, False):
-        with torch.set_grad_enabled(gradients):
-            coarse = attend((features[0], features[1]), None, limit)
-            fine = attend(
-                (features[2], features[3]), coarse.cost, None if limit is None else 2 * limit, finest=True
-            )
-            coarse.mask_columns()
+    for compute in (attend, attend_in_blocks):
+        coarse = compute((features[0], features[1]), None, limit)
+        fine = compute((features[2], features[3]), coarse, None if limit is None else 2 * limit, finest=True)
         half = d[:, ::2, ::2] / 2
         found.append(
             [
@@ -174,9 +170,9 @@ def test_a_window_around_the_peak_takes_no_notice_of_another_mode() -> None:
 
 def test_a_mixture_upsamples_a_plane_and_never_leaves_what_is_around() -> None:
     d = torch.rand(1, 3, 5, generator=torch.Generator().manual_seed(2))
-    upsampled = convex_upsample(repeat_edges(d, 1), torch.randn(1, 144, 3, 5))
+    upsampled = convex_upsample(d, torch.randn(1, 144, 3, 5))
     assert upsampled.shape == (1, 1, 12, 20)
-    around = neighbours(repeat_edges(4 * d, 1), 1, 1)
+    around = neighbours(4 * d)
     low, high = (
         bound.repeat_interleave(4, 1).repeat_interleave(4, 2) for bound in (around.amin(1), around.amax(1))
     )
@@ -184,7 +180,7 @@ def test_a_mixture_upsamples_a_plane_and_never_leaves_what_is_around() -> None:
     chosen = torch.full((1, 9, 16, 3, 5), -1e4)
     chosen[:, 5, 6] = 1e4  # the right neighbour, for the pixel of row 1, column 2 of the 4 x 4
     assert torch.allclose(
-        convex_upsample(repeat_edges(d, 1), chosen.view(1, 144, 3, 5))[0, 0, 1::4, 2::4][:, :-1],
+        convex_upsample(d, chosen.view(1, 144, 3, 5))[0, 0, 1::4, 2::4][:, :-1],
         4 * d[0, :, 1:],
     )
 
@@ -219,17 +215,18 @@ def test_confidence_is_the_share_of_a_laplace_distribution_within_three_pixels()
     scales = torch.tensor([0.1, 1.0, 4.0, 30.0])
     within = torch.distributions.Laplace(torch.zeros(4), scales)
     expected = within.cdf(torch.tensor(3.0)) - within.cdf(torch.tensor(-3.0))
-    assert torch.allclose(to_confidence(scales.log()), expected, atol=1e-6)
+    found = PASMnet2Matching(scales, (), scales.log()).confidence
+    assert torch.allclose(found, expected, atol=1e-6)
 
 
 def test_half_of_the_error_that_is_expected_is_the_mean_of_what_is_expected_around() -> None:
     scales = torch.ones(1, 20, 20)
     scales[0, 8, 10] = 170.0
-    found = average_surroundings(scales.log()).exp()  # of rows and columns 6 to 13
-    assert found.shape == (1, 8, 8)
+    found = average_surroundings(scales.log()).exp()
+    assert found.shape == (1, 20, 20)
     expected = torch.full((8, 8), 1.5)  # 13 x 13 pixels around each, one of which is 170
     expected[2, 4] = (170 + 2) / 2
-    torch.testing.assert_close(found[0], expected)
+    torch.testing.assert_close(found[0, 6:14, 6:14], expected)
 
 
 def test_the_error_that_is_expected_depends_on_all_that_is_seen_and_teaches_nothing_else() -> None:

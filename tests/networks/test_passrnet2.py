@@ -10,14 +10,10 @@ from random_networks import passrnet2, picture_pair
 from pamcli.imaging.resize import imresize
 from pamcli.losses.total import GroundTruth, superres_terms, total_loss
 from pamcli.losses.weights import LossWeights
-from pamcli.networks import passrnet2_fused
+from pamcli.networks import passrnet2 as module
 from pamcli.networks.bicubic import upscale_bicubic
 from pamcli.networks.passrnet import SuperResolution
-from pamcli.networks.passrnet2 import (
-    PASSRnet2,
-    compute_maps,
-)
-from pamcli.networks.passrnet2_fused import gather_both
+from pamcli.networks.passrnet2 import PASSRnet2, compute_maps, gather_both
 from pamcli.networks.subpixel import DETAIL_GAIN, PHASES, _gather_detail, find_most_attended
 
 
@@ -75,7 +71,7 @@ def plain(network: PASSRnet2, views: torch.Tensor) -> SuperResolution:
 def test_prepared_network_equals_the_plain_one(
     scale: int, height: int, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passrnet2_fused, "MAP_BYTES", 4 * 31 * 31 * 5)
+    monkeypatch.setattr(module, "MAP_BYTES", 4 * 31 * 31 * 5)
     network, views = passrnet2(scale), picture_pair(height, width, shift=3)
     expected, prepared = plain(network, views), network.prepare(torch.float32)
     with torch.inference_mode():
