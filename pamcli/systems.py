@@ -43,14 +43,6 @@ def get_peak_memory() -> int:
     return most if sys.platform == "darwin" else most * 1024
 
 
-def call_c_library(name: str, *arguments: int) -> None:
-    """Call a function of the C library, such as malloc_trim of glibc, where it exists."""
-    import ctypes
-
-    with contextlib.suppress(OSError, AttributeError, TypeError):  # Windows: TypeError
-        getattr(ctypes.CDLL(None), name)(*arguments)
-
-
 def is_running(process: int) -> bool:
     """Return whether a process exists; True on Windows, where the question would end the process."""
     if sys.platform != "win32":

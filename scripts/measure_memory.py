@@ -47,9 +47,12 @@ def main() -> None:
 
 def model_of(weights: str, precision: str) -> Any:
     """Load a model on the CPU."""
-    from pamcli.inference.models import load_model
+    from pamcli.inference.model import load_model
+    from pamcli.registry.catalog import locate
+    from pamcli.settings.shared import MatcherSettings
 
-    return load_model(weights, "cpu", precision)
+    options: Any = {"device": "cpu", "precision": precision}
+    return load_model(locate(weights), MatcherSettings(**options))
 
 
 def peak(model: Any, width: int, height: int) -> int:
@@ -89,7 +92,7 @@ def fitted(weights: str, precision: str) -> None:
 def halos(weights: str, precision: str, left: str, right: str) -> None:
     """Print the mean difference of bands to the whole image, by their halo."""
     from pamcli import read_image
-    from pamcli.inference.tiles import join_parts, make_bands
+    from pamcli.inference.tiles import compute_parts, make_bands
 
     model = model_of(weights, precision)
     images = [read_image(name).pixels for name in (left, right)]
@@ -102,7 +105,7 @@ def halos(weights: str, precision: str, left: str, right: str) -> None:
     whole = match(slice(None))["disparity"]
     for halo in HALOS:
         cut = make_bands(height, width, 2 * halo + ROWS, halo, model.multiple)
-        apart = np.abs(join_parts(cut, (match(band.rows) for band in cut))["disparity"] - whole)
+        apart = np.abs(compute_parts(cut, lambda band, _: match(band.rows), None)["disparity"] - whole)
         seams = [band.rows.start + halo for band in cut[1:]]
         near = (
             np.concatenate([apart[max(seam - 4, 0) : seam + 4].ravel() for seam in seams]) if seams else apart

@@ -64,7 +64,9 @@ def match_files(settings: MatchSettings) -> Batch:
         UsageError, InputError: Before any work, for inputs that are not pairs, or results that exist.
         ModelError, DeviceError: During the iteration.
     """
-    read = [*settings.calibration_files, *list_network_files(settings.weights)]
+    read = settings.calibration_files
+    if settings.weights is not None:
+        read += list_network_files(settings.weights)
     plan = plan_batch(settings, kinds.OF_MATCHING, read=read, tag="_disparity")
     if settings.range == "shared" and kinds.COLOR_MAP.name not in plan.videos:
         parts = {
@@ -232,7 +234,9 @@ class MatchProcessor(NetworkProcessor):
             fused = self.fusion.fuse(job, pair, result.disparity)
             result = replace(result, disparity=np.maximum(fused, np.float32(settings.min_disparity)))
         is_visible = settings.unknown == "occluded"
-        disparity = result.disparity_where(visible=is_visible, min_confidence=settings.min_confidence)
+        disparity = result.disparity
+        if is_visible or settings.min_confidence is not None:
+            disparity = result.disparity_where(visible=is_visible, min_confidence=settings.min_confidence)
         if self.fusion is not None:
             self.fusion.remember(job, pair, disparity)
         height, width = result.matched_size or disparity.shape

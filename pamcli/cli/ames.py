@@ -10,7 +10,7 @@ from pamcli.cli.groups import make_command
 from pamcli.errors import UsageError
 from pamcli.settings.options import argument, flag, option
 from pamcli.settings.parsing import Form
-from pamcli.settings.shared import Compute, Matching
+from pamcli.settings.shared import MatcherSettings
 
 WIDEST = 192.0
 """Default search range to either side, px."""
@@ -18,10 +18,6 @@ WIDEST = 192.0
 
 Shift = Annotated[float, Form("PX")]
 """May be negative, and infinite until it is checked."""
-
-
-class TileSettings(Matching, Compute):
-    """A matcher, its search range and its device."""
 
 
 def match(
@@ -65,7 +61,7 @@ def match(
     # A shift to the right is a negative disparity.
     most, least = max(1, math.ceil(-lowest)), math.floor(-highest)
     most = max(most, least + 1)
-    settings = TileSettings(weights=weights, device=device, min_disparity=least, max_disparity=most)
+    settings = MatcherSettings(weights=weights, device=device, min_disparity=least, max_disparity=most)
     with console.starting(str(settings.name)):
         from pamcli.inference.loading import load_matcher
 

@@ -3,10 +3,10 @@
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -21,7 +21,7 @@ from pamcli.registry.catalog import locate
 from pamcli.settings.data import LabelSettings, PrepareSettings
 from pamcli.settings.options import argument, option
 from pamcli.settings.parsing import DataSet
-from pamcli.settings.shared import FORM, NewFile, Workers
+from pamcli.settings.shared import FORM, MatcherSettings, NewFile, Workers
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
@@ -261,11 +261,11 @@ def _load_networks(settings: LabelSettings, console: Console) -> "tuple[StereoMa
     if other is not None and locate(other) == locate(settings.name):
         message = f"`agree_with` {other} is the network that labels, which always agrees with itself"
         raise UsageError(message, "choose another network")
+    shared: Any = {name: getattr(settings, name) for name in ("device", "precision", "max_memory")}
     with console.starting(str(settings.name)):
-        first = load_matcher(settings)[0]
-        if other is None:
-            return first, None
-        return first, load_matcher(replace(settings, weights=other, network_from=None))[0]
+        labelling = MatcherSettings(weights=settings.weights, network_from=settings.network_from, **shared)
+        first = load_matcher(labelling)[0]
+        return first, None if other is None else load_matcher(MatcherSettings(weights=other, **shared))[0]
 
 
 def prepare_flickr1024(settings: PrepareSettings, console: Console) -> None:

@@ -12,7 +12,14 @@ from pamcli.errors import PamError, UsageError
 from pamcli.files.outputs import check_extra_output, check_new_file
 from pamcli.files.paths import join_names, pluralize
 from pamcli.inference.weights_files import check_complete, describe_weights, find_non_finite
-from pamcli.registry.catalog import REGISTERED, check_network_files, list_network_files, locate, sha256
+from pamcli.registry.catalog import (
+    REGISTERED,
+    check_network_files,
+    list_network_files,
+    locate,
+    read_header,
+    sha256,
+)
 from pamcli.settings.options import Settings, argument, flag, option
 from pamcli.settings.parsing import CountOrNone, ExportSize, Form, KeyValue
 from pamcli.settings.shared import Device, NewFile
@@ -116,10 +123,10 @@ def import_checkpoint(
     from pamcli.registry.load import save_network
 
     facts = {name: getattr(given, name) for name in ("max_disparity", "training", "licence", "version")}
-    found = read_checkpoint(checkpoint, **facts)
-    save_network(found.state, found.spec, given.output, half=given.half)
-    scale = "" if found.spec.scale is None else f" x{found.spec.scale}"
-    console.inform(f"{checkpoint} holds a {found.spec.architecture}{scale}, {len(found.state)} tensors")
+    state, spec = read_checkpoint(checkpoint, **facts)
+    save_network(state, spec, given.output, half=given.half)
+    scale = "" if spec.scale is None else f" x{spec.scale}"
+    console.inform(f"{checkpoint} holds a {spec.architecture}{scale}, {len(state)} tensors")
     console.path(given.output)
 
 
@@ -193,7 +200,8 @@ def push(
     with console.starting(str(weights)):
         from pamcli.registry.downloads import publish
 
-        address = publish(weights, repository, card=given.card, private=given.private)
+        spec = read_header(weights).spec
+        address = publish(weights, spec, repository, card=given.card, private=given.private)
     console.inform(f"published; use it with --weights {address}")
     console.answer({"address": address}, address)
 

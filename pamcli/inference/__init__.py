@@ -3,10 +3,9 @@
 | task | module |
 | --- | --- |
 | match or upscale a pair of arrays; the result of matching | `matcher`, `upscaler`; `result` |
-| load the network that settings or weights name | `loading`, `models` |
-| define what every stereo model offers; run pam's own networks, with CUDA graphs | `model` |
+| load the network that settings name; define what every model offers | `loading`, `model`; `protocol` |
 | convert images, and choose the matching resolution | `images` |
-| choose device and precision, and measure memory | `device` |
+| choose device and precision, run programs, with CUDA graphs, and measure memory | `device` |
 | cut images that do not fit into memory | `tiles` |
 | run foreign networks | `foreign`, `runners` |
 | find the description of a foreign network | `describing` |
@@ -17,5 +16,6 @@
 from collections.abc import Callable
 
 Progress = Callable[[float], None]  # called repeatedly with the completed fraction of some work, up to 1
+Report = Progress | None
 
 PAIRS_AT_ONCE = 3  # pairs of a batch in memory: one is read, one computed, one written

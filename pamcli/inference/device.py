@@ -1,8 +1,12 @@
-"""Choose the device and precision of computation, measure its memory, and report out-of-memory errors.
+"""Choose device and precision, run programs on it, measure its memory, and report out-of-memory errors.
+
+A program is a function of tensors. On a GPU it is recorded as a CUDA graph when it runs a second time with
+inputs of the same size, and replayed from then on.
 
 Work that does not fit is rejected in advance, because systems out of memory kill processes without a message.
 """
 
+import ctypes
 import logging
 import math
 import mmap
@@ -10,27 +14,37 @@ import os
 import platform
 import re
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from pamcli import limits
 from pamcli.errors import DeviceError, UsageError
-from pamcli.systems import call_c_library, get_peak_memory
+from pamcli.onednn import use_faster_products
+from pamcli.systems import get_peak_memory
 
 LOG = logging.getLogger("pamcli")
 Result = TypeVar("Result")
+Program = Callable[..., tuple[Tensor, ...]]  # depends only on shapes and values of its inputs
+Array = NDArray[Any]
 
 OWN_PAGES = Path("/proc/self/statm")
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of malloc.h
 HINT = "use smaller images, or a device with more memory"
 CPUINFO = Path("/proc/cpuinfo")
+MOST_GRAPHS = 8  # cached graphs at most, which share a memory pool; the least recently used is dropped
+WARM_UPS = 2  # runs on a separate stream before recording, in which libraries choose algorithms
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -44,18 +58,29 @@ class Compute:
 
     @classmethod
     def choose(cls, device: str = "auto", precision: str = "auto", *, reduce: bool = False) -> "Compute":
-        """Choose device and precision by name; `reduce`: auto is the fastest precision, not fp32."""
+        """Choose device and precision by name.
+
+        `reduce`: auto is the fastest precision, judged by the device's features and not by timing, not fp32.
+        """
         if precision not in ("auto", *PRECISIONS):
             raise UsageError(
                 f"unknown precision {precision!r}, expected one of auto, {', '.join(PRECISIONS)}"
             )
-        chosen = _parse_device(device)
+        is_cpu = device == "cpu" or (device == "auto" and not torch.cuda.is_available())
+        chosen = torch.device("cpu") if is_cpu else _find_gpu(device)
         if precision == "fp16" and chosen.type == "cpu":
             raise DeviceError("fp16 requires a GPU", "use `precision` fp32 or bf16 on the CPU")
         if precision == "bf16" and chosen.type == "cuda" and not torch.cuda.is_bf16_supported():
             raise DeviceError(f"{chosen} does not support bf16", "use `precision` fp16 or fp32")
         if precision == "auto":
-            precision = hardware_precision(chosen) if reduce else "fp32"
+            precision = "fp32"
+            if reduce and chosen.type == "cuda":
+                precision = "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+            elif reduce and chosen.type == "cpu" and cpu_has_bf16():
+                # AMX is faster than fp32; convolutions of Intel's AVX512-BF16 take 1.5 times as long.
+                named = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else platform.processor()
+                has_amx = getattr(torch.cpu, "_is_amx_tile_supported", bool)()
+                precision = "bf16" if has_amx or "GenuineIntel" not in named else "fp32"
         return cls(chosen, precision)
 
     def describe(self) -> dict[str, str]:
@@ -88,35 +113,19 @@ def warn_of_spinning_threads() -> None:
         )
 
 
-def _has_cpu_feature(name: str) -> bool:
-    return bool(getattr(torch.cpu, f"_is_{name}_supported", bool)())
-
-
 def cpu_has_bf16() -> bool:
     """Return True if this CPU multiplies bf16 in hardware (AVX512-BF16, AMX) instead of slow emulation."""
-    return _has_cpu_feature("avx512_bf16") or _has_cpu_feature("amx_tile")
+    has_avx = getattr(torch.cpu, "_is_avx512_bf16_supported", bool)  # older versions of torch lack both
+    return bool(has_avx() or getattr(torch.cpu, "_is_amx_tile_supported", bool)())
 
 
-def hardware_precision(device: torch.device) -> str:
-    """Return the fastest precision, at least 16 bits, judged by the device's features and not by timing."""
-    if device.type == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
-    if device.type != "cpu" or not cpu_has_bf16():
-        return "fp32"
-    # AMX is faster than fp32. Intel's AVX512-BF16 is not: its convolutions take 1.5 times as long.
-    named = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else platform.processor()
-    return "bf16" if _has_cpu_feature("amx_tile") or "GenuineIntel" not in named else "fp32"
-
-
-def _parse_device(text: str) -> torch.device:
-    if text == "auto":
-        if not torch.cuda.is_available():  # Apple GPUs must be named, because they are untested
-            return torch.device("cpu")
+def _find_gpu(text: str) -> torch.device:
+    if text == "auto":  # Apple GPUs must be named, because they are untested
         try:
             return torch.device("cuda", torch.cuda.current_device())
         except RuntimeError as error:  # for example in use by another program
             raise DeviceError(f"cannot use the GPU: {first_line(error)}", "use `device` cpu") from error
-    if not re.fullmatch(r"cpu|mps|cuda(:(0|[1-9][0-9]?))?", str(text)):
+    if not re.fullmatch(r"mps|cuda(:(0|[1-9][0-9]?))?", str(text)):
         what = f"unknown device {text!r}, expected one of auto, cpu, cuda, cuda:N, mps"
         raise UsageError(what, "tensorrt, openvino and coreml are for .onnx files only")
     device = torch.device(text)
@@ -176,12 +185,15 @@ def format_bytes(count: float) -> str:
 
 def keep_freed_memory() -> None:
     """Make glibc keep freed memory: layers request the same blocks repeatedly, 10 to 33 % of the time."""
-    for parameter, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 2**26)):
-        call_c_library("mallopt", parameter, value)
+    with suppress(OSError, AttributeError, TypeError):  # other C libraries; Windows: TypeError
+        library = ctypes.CDLL(None)
+        for parameter, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 2**26)):
+            library.mallopt(parameter, value)
 
 
 def release_freed_memory() -> None:
-    call_c_library("malloc_trim", 0)
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager
@@ -240,3 +252,119 @@ def is_memory_error(error: Exception) -> bool:
     # The allocators of the CPU, CUDA's libraries and ONNX Runtime have no specific classes.
     telling = r"out of memory|alloc.*memory|memory.*alloc|alloc_failed|bad_alloc|available memory .*smaller"
     return re.search(telling, str(error), re.IGNORECASE | re.DOTALL) is not None
+
+
+def run_program(
+    program: Program,
+    *inputs: Array,
+    compute: Compute,
+    graphs: "CudaGraphs | None",
+    key: Hashable,
+    verify: bool = False,
+) -> list[Array]:
+    """Run a program on arrays (C order) without gradients; on a GPU, `key` and sizes identify it.
+
+    `verify`: compare the first replay of a graph with the eager run, for foreign programs.
+    """
+    tensors = tuple(map(torch.from_numpy, inputs))
+    with torch.inference_mode():
+        if graphs is not None:
+            return list(map(Tensor.numpy, graphs.run(program, key, tensors, verify)))
+        if compute.device.type != "cpu":
+            tensors = tuple(each.to(compute.device) for each in tensors)
+        with use_faster_products():
+            outputs = program(*tensors)
+        arrays = []
+        for each in outputs:  # copies, as crops would keep whole tensors in memory
+            arrays.append(np.array(each.cpu().numpy(), order="C"))
+        return arrays
+
+
+@dataclass
+class _Graph:
+    """A recorded program, the tensors that it reads, and those that it writes."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+class CudaGraphs:
+    """Runs programs on a GPU; each is recorded when it runs a second time with inputs of the same size."""
+
+    def __init__(self, compute: Compute) -> None:
+        self.compute = compute
+        self._graphs: OrderedDict[Hashable, _Graph | None] = OrderedDict()
+        """Graphs by program and size; None if it ran only once or cannot be recorded."""
+        self._unrecordable: set[Hashable] = set()
+        self._pool: Any = None
+        self._lock = threading.RLock()
+        """Held while the GPU works, because threads share the memory of graphs and the precision."""
+
+    def run(self, program: Program, key: Hashable, inputs: tuple[Tensor, ...], verify: bool) -> list[Tensor]:
+        """Return the outputs in CPU memory; `verify`: compare the first replay with the eager run."""
+        with self._lock, self.compute.full_precision(), torch.cuda.device(self.compute.device):
+            sizes = tuple((each.shape, each.dtype) for each in inputs)
+            return self._run(program, (key, sizes), inputs, verify)
+
+    def forget(self) -> None:
+        with self._lock:
+            self._graphs.clear()
+            self._pool = None
+        torch.cuda.empty_cache()
+
+    def _run(
+        self, program: Program, key: Hashable, tensors: tuple[Tensor, ...], verify: bool
+    ) -> list[Tensor]:
+        known = self._graphs.get(key)
+        if known is None:
+            on_device = tuple(each.to(self.compute.device, non_blocking=True) for each in tensors)
+            outputs = program(*on_device)
+            if key in self._graphs and key not in self._unrecordable:
+                known = self._record(program, key, on_device, outputs if verify else None)
+            self._graphs[key] = known
+        else:
+            for kept, new in zip(known.inputs, tensors, strict=True):
+                kept.copy_(new, non_blocking=True)
+            known.graph.replay()
+            outputs = known.outputs
+        self._graphs.move_to_end(key)
+        while len(self._graphs) > MOST_GRAPHS:
+            self._graphs.popitem(last=False)
+        pinned = [torch.empty(each.shape, dtype=each.dtype, pin_memory=True) for each in outputs]
+        for here, there in zip(pinned, outputs, strict=True):
+            here.copy_(there, non_blocking=True)
+        torch.cuda.current_stream().synchronize()  # all at once
+        return pinned
+
+    def _record(
+        self, program: Program, key: Hashable, inputs: tuple[Tensor, ...], expected: tuple[Tensor, ...] | None
+    ) -> _Graph | None:
+        """Record a program; return None if that is not possible, which is tried only once."""
+        try:
+            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(WARM_UPS):
+                    program(*inputs)
+            torch.cuda.current_stream().wait_stream(side)
+            if self._pool is None:
+                self._pool = torch.cuda.graph_pool_handle()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                outputs = program(*inputs)
+            if expected is not None:
+                graph.replay()
+                if not all(
+                    torch.allclose(a.float(), b.float(), 1e-3, 1e-3, equal_nan=True)
+                    for a, b in zip(outputs, expected, strict=True)
+                ):
+                    raise RuntimeError("the replayed graph returns other results")
+        except (RuntimeError, ValueError) as error:
+            torch.cuda.synchronize()
+            if is_memory_error(error):
+                raise
+            LOG.debug("runs without a CUDA graph: %s", str(error).partition("\n")[0])
+            self._unrecordable.add(key)
+            return None
+        return _Graph(graph, inputs, outputs)

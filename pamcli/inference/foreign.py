@@ -1,6 +1,5 @@
 """Run foreign networks as stereo models, according to their descriptions."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from pamcli.errors import ModelError, UsageError
-from pamcli.inference import Progress
+from pamcli.inference import Report
 from pamcli.inference.images import Pixels, to_network, to_pixels, to_plain
-from pamcli.inference.model import Maps, Names, StereoModel
+from pamcli.inference.protocol import Maps, Names, StereoModel
 from pamcli.inference.runners import Runner, Session, open_runner
-from pamcli.inference.tiles import Tile, join_parts, make_tiles
+from pamcli.inference.tiles import Tile, compute_parts, make_tiles
 from pamcli.registry.description import Description, read_description
 from pamcli.registry.families import recognise
 from pamcli.registry.resolution import EFFORTS, MatchSize
@@ -94,7 +93,7 @@ class ForeignModel(StereoModel):
         return f"processed in {count} tiles of {columns}x{rows}"
 
     def match(
-        self, left: Pixels, right: Pixels, progress: Progress, *, max_disparity: int | None, extras: Names
+        self, left: Pixels, right: Pixels, progress: Report, *, max_disparity: int | None, extras: Names
     ) -> Maps:
         maps = self._compute(left, right, 1, progress)
         found = {name: maps[name] for name in DISPARITIES if name in maps}
@@ -104,7 +103,7 @@ class ForeignModel(StereoModel):
             found["confidence"] = maps["confidence"].clip(0, 1)
         return found
 
-    def upscale(self, left: Pixels, right: Pixels, progress: Progress, *, both: bool) -> Maps:
+    def upscale(self, left: Pixels, right: Pixels, progress: Report, *, both: bool) -> Maps:
         assert self.spec.scale is not None
         maps = self._compute(left, right, self.spec.scale, progress)
         made = {}
@@ -113,23 +112,21 @@ class ForeignModel(StereoModel):
             made[name] = to_pixels(planes, image.dtype).numpy().astype(image.dtype, copy=False)
         return made
 
-    def _compute(self, left: Pixels, right: Pixels, scale: int, progress: Progress) -> Maps:
+    def _compute(self, left: Pixels, right: Pixels, scale: int, progress: Report) -> Maps:
         """Return the outputs for a pair, (scale H, scale W) or with channels last, tile by tile."""
         pair = torch.cat([to_network(torch.from_numpy(to_plain(each))) for each in (left, right)]).numpy()
         tiles = self._make_tiles(*left.shape[:2])
 
-        def compute() -> Iterator[Maps]:
-            for number, tile in enumerate(tiles, 1):
-                outputs = self._run_tile(pair[:, :, tile.rows, tile.columns], scale)
-                if len(tiles) > 1:
-                    outputs.pop("right_disparity", None)  # each tile sees another part of the right image
-                progress(number / len(tiles))
-                yield {
-                    name: values[0] if len(values) == 1 else np.moveaxis(values, 0, -1)
-                    for name, values in outputs.items()
-                }
+        def compute(tile: Tile, report: Report) -> Maps:
+            outputs = self._run_tile(pair[:, :, tile.rows, tile.columns], scale)
+            if len(tiles) > 1:
+                outputs.pop("right_disparity", None)  # each tile sees another part of the right image
+            return {
+                name: values[0] if len(values) == 1 else np.moveaxis(values, 0, -1)
+                for name, values in outputs.items()
+            }
 
-        return join_parts(tiles, compute(), scale)
+        return compute_parts(tiles, compute, progress, scale)
 
     def _make_tiles(self, height: int, width: int) -> list[Tile]:
         size, overlap = self.spec.fixed_size or (height, width), self.spec.tile_overlap

@@ -16,8 +16,7 @@ from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.sample_pair import sample_pair
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.architectures import ARCHITECTURES, Task
-from pamcli.registry.catalog import locate
-from pamcli.registry.spec import read_header
+from pamcli.registry.catalog import locate, read_header
 
 MATCHED = slice(100, 356), slice(100, 484)  # rows and columns of the sample pair
 UPSCALED = slice(200, 264), slice(200, 296)

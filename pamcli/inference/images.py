@@ -1,5 +1,6 @@
 """Convert image arrays for networks and back."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,40 @@ from torch import Tensor
 
 from pamcli.errors import InputError
 from pamcli.imaging.resize import resize_area
+from pamcli.networks.blocks import upsample
+from pamcli.networks.parallax import valid_mask
 
 RANGES = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}  # largest values
 
 Pixels = NDArray[np.generic]  # an image (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1]
 
+Pair = tuple[Pixels, Pixels]
 
-def check_pair(left: Pixels, right: Pixels, smallest: int) -> None:
+
+def check_pair(left: Any, right: Any, smallest: int) -> None:
     """Raise InputError unless both are (H, W, 3) of one size, at least `smallest` px on each side."""
     for name, image in (("left", left), ("right", right)):
-        if (problem := _find_problem(image, smallest)) is not None:
-            what, hint = problem
+        what = hint = None
+        is_array = isinstance(image, np.ndarray | np.generic)
+        if not is_array:
+            what = f"must be a NumPy array, got {type(image).__name__}"
+            hint = "use pamcli.read_image(path).pixels, or numpy.asarray for images of other libraries"
+        elif image.ndim != 3 or image.shape[2] != 3:
+            what, hint = f"must be (height, width, 3), got {image.shape}", _suggest_axes(image)
+        elif min(image.shape[:2]) < smallest:
+            size = f"{image.shape[1]}x{image.shape[0]}"
+            what, hint = f"is {size}: both sides must be at least {smallest} px", "use larger images"
+        elif np.issubdtype(image.dtype, np.floating):
+            low, high = float(np.float32(image.min())), float(np.float32(image.max()))
+            if np.isnan(low):
+                what, hint = "contains NaN", "numpy.nan_to_num replaces NaN by 0"
+            elif low < 0 or high > 1:
+                what = f"has values from {low:g} to {high:g}: floating-point images must be in [0, 1]"
+                hint = "divide it by its largest possible value"
+        elif image.dtype.newbyteorder("=") not in RANGES:
+            what = f"must be uint8, uint16 or floating-point, got {image.dtype}"
+            hint = "convert it to one of these"
+        if what is not None:
             raise InputError(f"the {name} image {what}", hint)
     if left.shape != right.shape:
         raise InputError(
@@ -30,46 +54,16 @@ def check_pair(left: Pixels, right: Pixels, smallest: int) -> None:
         )
 
 
-def _find_problem(image: Any, smallest: int) -> tuple[str, str | None] | None:
-    """Return what is wrong with an image array, and a hint."""
-    is_array = isinstance(image, np.ndarray | np.generic)
-    if not is_array:
-        hint = "use pamcli.read_image(path).pixels, or numpy.asarray for images of other libraries"
-        return f"must be a NumPy array, got {type(image).__name__}", hint
-    if image.ndim != 3 or image.shape[2] != 3:
-        advice = None
-        if image.ndim == 2:
-            advice = "numpy.dstack([grey] * 3) converts a grey image"
-        elif image.ndim == 4:
-            advice = "pass one pair at a time"
-        elif image.shape[2:] == (4,):
-            advice = "image[..., :3] omits the alpha channel"
-        elif image.ndim == 3 and image.shape[0] == 3:
-            advice = "image.transpose(1, 2, 0) moves the channels to the end"
-        return f"must be (height, width, 3), got {image.shape}", advice
-    if min(image.shape[:2]) < smallest:
-        size = f"is {image.shape[1]}x{image.shape[0]}"
-        return f"{size}: both sides must be at least {smallest} px", "use larger images"
-    if image.dtype.newbyteorder("=") in RANGES:
-        return None
-    if not np.issubdtype(image.dtype, np.floating):
-        return f"must be uint8, uint16 or floating-point, got {image.dtype}", "convert it to one of these"
-    low, high = (float(np.float32(bound)) for bound in (image.min(), image.max()))
-    if np.isnan(low):
-        return "contains NaN", "numpy.nan_to_num replaces NaN by 0"
-    if low < 0 or high > 1:
-        values = f"has values from {low:g} to {high:g}: floating-point images must be in [0, 1]"
-        return values, "divide it by its largest possible value"
-    return None
-
-
-def padding(
-    height: int, width: int, multiple: int = 1, size: tuple[int, int] | None = None
-) -> tuple[int, int]:
-    """Return the rows to add at the top and the columns at the right, to multiples or to a `size`."""
-    if size is not None:
-        return size[0] - height, size[1] - width
-    return -height % multiple, -width % multiple
+def _suggest_axes(image: Any) -> str | None:
+    """Return a hint for an array that is not (H, W, 3)."""
+    if image.ndim == 2:
+        return "numpy.dstack([grey] * 3) converts a grey image"
+    if image.ndim == 4:
+        return "pass one pair at a time"
+    if image.shape[2:] == (4,):
+        return "image[..., :3] omits the alpha channel"
+    channels_first = image.ndim == 3 and image.shape[0] == 3
+    return "image.transpose(1, 2, 0) moves the channels to the end" if channels_first else None
 
 
 def to_plain(image: Pixels) -> NDArray[np.uint8 | np.float32]:
@@ -77,7 +71,12 @@ def to_plain(image: Pixels) -> NDArray[np.uint8 | np.float32]:
     kind = image.dtype.newbyteorder("=")
     if kind == np.uint8:
         return np.require(image, np.uint8, ("C", "W"))  # as torch requires
-    return np.divide(image, np.float32(RANGES.get(kind, 1)), dtype=np.float32)
+    return np.divide(image, np.float32(RANGES.get(kind, 1)), dtype=np.float32, order="C")
+
+
+def to_eight_bits(image: Pixels) -> NDArray[np.uint8]:
+    plain = to_plain(image)
+    return plain.view(np.uint8) if plain.dtype == np.uint8 else np.rint(255 * plain).astype(np.uint8)
 
 
 def to_network(image: Tensor, rows: int = 0, columns: int = 0) -> Tensor:
@@ -95,6 +94,22 @@ def to_pixels(image: Tensor, kind: np.dtype[np.generic]) -> Tensor:
     if largest is not None:
         pixels = (pixels * largest).round()
     return (pixels.to(torch.uint8) if largest == 255 else pixels).contiguous()
+
+
+def crop_extras(
+    extras: Sequence[str], above: int, width: int, mass: Tensor, confidence: Tensor | None
+) -> list[Tensor]:
+    """Return the maps named `extras` at full size, without `above` rows and columns beyond `width`."""
+    # attention mass and confidence: (1, H/4, W/4)
+    outputs = []
+    for name in extras:
+        if name == "confidence":
+            assert confidence is not None
+            full = upsample(confidence[None], 4)[0, 0]
+        else:
+            full = valid_mask(mass)[0].repeat_interleave(4, 0).repeat_interleave(4, 1)
+        outputs.append(full[above:, :width])
+    return outputs
 
 
 def shift_pair(left: Pixels, right: Pixels, pixels: int) -> tuple[Pixels, Pixels]:

@@ -4,34 +4,31 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pamcli.errors import UsageError
-from pamcli.registry.catalog import default_upscaling, locate
-from pamcli.registry.spec import read_header
-from pamcli.settings.shared import Matcher, Matching, Upscaling
+from pamcli.registry.catalog import default_upscaling, locate, read_header
+from pamcli.settings.shared import Matching, Upscaling
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
     from pamcli.inference.upscaler import StereoUpscaler
 
 LOG = logging.getLogger("pamcli")
-COMPUTE = ("device", "precision", "max_memory", "network_from")  # arguments of `load` that settings hold
-MATCHING = (*COMPUTE, "max_disparity", "min_disparity", "match_size", "effort")
-UPSCALING = (*COMPUTE, "scale", "ensemble")
 
 
-def load_matcher(settings: Matcher) -> tuple[StereoMatcher, Path]:
+def load_matcher(settings: Matching) -> tuple[StereoMatcher, Path]:
     """Load the network that the settings of a command, also a `Compute`, name; return it with its file."""
-    path = locate(settings.name)
+    path = locate(settings.name)  # before torch is imported: it may fail
     from pamcli.inference.matcher import StereoMatcher
 
-    names = MATCHING if isinstance(settings, Matching) else COMPUTE
-    arguments: Any = {name: getattr(settings, name) for name in names}
-    matcher = StereoMatcher.load(path, **arguments)
+    matcher = StereoMatcher.from_settings(settings, path)
+    if matcher.model.runtime_note is not None:
+        LOG.info("%s", matcher.model.runtime_note)
     limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
     resized = "" if matcher.match_size == 1 else f", matching resolution {matcher.match_size}"
-    _log(matcher, settings.name, path, f"maximum disparity {limit}{resized}")
+    device = ", ".join(matcher.compute.describe().values())
+    LOG.debug("%s: %s, %s, maximum disparity %s%s", settings.name, path, device, limit, resized)
     return matcher, path
 
 
@@ -45,13 +42,9 @@ def load_upscaler(settings: Upscaling, *, camera: bool = False) -> tuple[StereoU
         raise UsageError(f"{name} upscales by {stored}, not by {scale:g}", "omit `scale` or `weights`")
     from pamcli.inference.upscaler import StereoUpscaler
 
-    arguments: Any = {name: getattr(settings, name) for name in UPSCALING}
-    upscaler = StereoUpscaler.load(path, **arguments)
-    _log(upscaler, name, path, f"upscales by {upscaler.scale:g}")
+    upscaler = StereoUpscaler.from_settings(settings, path)
+    if upscaler.model.runtime_note is not None:
+        LOG.info("%s", upscaler.model.runtime_note)
+    device = ", ".join(upscaler.compute.describe().values())
+    LOG.debug("%s: %s, %s, upscales by %g", name, path, device, upscaler.scale)
     return upscaler, path
-
-
-def _log(network: StereoMatcher | StereoUpscaler, weights: str | Path, path: Path, task: str) -> None:
-    if network.model.runtime_note is not None:
-        LOG.info("%s", network.model.runtime_note)
-    LOG.debug("%s: %s, %s, %s", weights, path, ", ".join(network.compute.describe().values()), task)

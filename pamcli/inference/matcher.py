@@ -15,33 +15,36 @@ from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.camera_faults import MatchingFault, find_matching_fault
 from pamcli.imaging.images import stretch_levels
 from pamcli.imaging.resize import downscale_disparity, resize_nearest, upsample_along_edges
-from pamcli.inference import Progress
-from pamcli.inference.device import catch_memory_errors
-from pamcli.inference.images import Pixels, check_pair, resize_image, shift_pair, to_plain
-from pamcli.inference.model import Maps, StereoModel
-from pamcli.inference.models import load_model, name_portably
+from pamcli.inference import Report
+from pamcli.inference.device import catch_memory_errors, get_used_memory
+from pamcli.inference.images import (
+    Pair,
+    Pixels,
+    check_pair,
+    resize_image,
+    shift_pair,
+    to_eight_bits,
+    to_plain,
+)
+from pamcli.inference.model import load_model, reload
+from pamcli.inference.protocol import Maps, StereoModel
 from pamcli.inference.result import StereoResult
-from pamcli.inference.tiles import MemoryBudget, split_progress
+from pamcli.inference.tiles import Limit, run_in_bands, split_progress
 from pamcli.networks.parallax import find_consistent
-from pamcli.registry.catalog import DEFAULT_MATCHING
+from pamcli.registry.catalog import DEFAULT_MATCHING, locate
 from pamcli.registry.resolution import (
     NARROWEST_MATCH,
     SMALLEST_SIDE,
     EffortName,
     MatchSize,
-    check_match_size,
     choose_matching_size,
 )
-from pamcli.settings.shared import Compute, Matching
+from pamcli.settings.shared import Compute, MatcherSettings, Matching
 
 EXTRAS = frozenset({"right_disparity", "visible", "confidence"})  # outputs besides the left disparity
 DISPARITIES = {"disparity", "right_disparity"}
 ROWS_AT_ONCE = 64  # rows per step of the visibility computation
 UPSAMPLING = 0.05  # time to upsample a pixel to full size, relative to matching one
-
-
-class _Arguments(Matching, Compute):
-    """The arguments of `StereoMatcher.load`, checked like the options of the commands."""
 
 
 class StereoMatcher:
@@ -71,11 +74,12 @@ class StereoMatcher:
         self.model, self.spec, self.compute = model, model.spec, model.compute
         self.min_disparity = min_disparity
         self.max_disparity = None if max_disparity is None else -(-max_disparity // 16) * 16
-        check_match_size(match_size)
         self._requested_size = match_size
-        self.match_size = model.check_search(self.max_disparity, min_disparity, match_size)
-        self._budget = MemoryBudget(model, max_memory)
-        self._recipe: dict[str, Any] | None = None
+        self.match_size = match_size
+        if model.has_fixed_search:
+            self.match_size = model.check_search(self.max_disparity, min_disparity, match_size)
+        self._limit = None if max_memory is None else Limit(max_memory, get_used_memory(self.compute.device))
+        self._origin: tuple[Matching, Path] | None = None  # the settings of `load`, and the file
 
     @classmethod
     def load(
@@ -114,34 +118,40 @@ class StereoMatcher:
             ModelError, DeviceError, UsageError: The weights, the device or an argument is invalid.
         """
         arguments: dict[str, Any] = {key: value for key, value in locals().items() if key != "cls"}
-        settings = _Arguments(**arguments)
+        if not isinstance(weights, str | Path):
+            raise UsageError(f"`weights` must be a name or a path, got {weights!r}")
+        settings = MatcherSettings(**arguments)
         if not isinstance(arguments["min_disparity"], Integral):
             raise UsageError(f"`min_disparity` must be a whole number, got {min_disparity}")
-        model = load_model(weights, device, precision, network_from=network_from)
-        spec = model.spec
+        return cls.from_settings(settings)
+
+    @classmethod
+    def from_settings(cls, settings: Matching, path: Path | None = None) -> "StereoMatcher":
+        """Load the network of settings, also a `Compute`. path: the file of the weights, if known already."""
+        assert isinstance(settings, Compute)
+        file = path or locate(settings.name)
+        model = load_model(file, settings)
+        spec, limit = model.spec, settings.max_disparity
         if spec.row.task != "disparity":
-            raise ModelError(
-                f"{weights} is a {spec.architecture}, which does not match images", f"use {DEFAULT_MATCHING}"
-            )
-        limit = settings.max_disparity
+            what = f"{path or settings.name} is a {spec.architecture}, which does not match images"
+            raise ModelError(what, f"use {DEFAULT_MATCHING}")
         matcher = cls(
             model,
             spec.max_disparity if limit == "stored" else limit,
             max_memory=settings.max_memory,
             match_size=settings.match_size or settings.effort or spec.row.match_size,
-            min_disparity=min_disparity,
+            min_disparity=settings.min_disparity,
         )
-        matcher._recipe = {**arguments, "weights": name_portably(weights)}
+        matcher._origin = settings, file.absolute()
         return matcher
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the weights' name and the arguments of `load`, which loads the network again."""
-        if self._recipe is None:
-            raise TypeError("only a StereoMatcher of `StereoMatcher.load` can be pickled")
-        return partial(type(self).load, **self._recipe), ()
+        return reload(self, self._origin)
 
     def adaptation_note(self, height: int, width: int) -> str | None:
         """Return a note on the preprocessing for models of a fixed size or search range, if any."""
+        if not self.model.has_fixed_search:
+            return None
         views = height, width + abs(self.min_disparity)
         size = wanted = self._matching_size(*views)
         if self.model.reduced_size(*views) is None:
@@ -163,14 +173,12 @@ class StereoMatcher:
     def find_fault(self, left: Pixels, right: Pixels) -> MatchingFault | None:
         """Return what changes how a pair is matched; None with `match_size`, and for images to downscale."""
         size = left.shape[:2]
-        matched = self._matching_size(*size)
-        if not isinstance(self.match_size, str) or matched < size:
+        if not isinstance(self.match_size, str) or (matched := self._matching_size(*size)) < size:
             return None
-        views = (np.asarray(to_plain(view)) for view in stretch_levels(left, right, eight_bits=True)[:2])
-        return find_matching_fault(
-            *(view if view.dtype == np.uint8 else np.rint(255 * view).astype(np.uint8) for view in views),
-            are_upscaled=matched > size,
-        )
+        left, right, _ = stretch_levels(left, right, eight_bits=True)
+        if left.dtype != np.uint8 or right.dtype != np.uint8:
+            left, right = to_eight_bits(left), to_eight_bits(right)
+        return find_matching_fault(left, right, are_upscaled=matched > size)
 
     def __call__(
         self,
@@ -178,7 +186,7 @@ class StereoMatcher:
         right: Pixels,
         *,
         extras: Collection[str] = (),
-        progress: Progress | None = None,
+        progress: Report = None,
         fault: MatchingFault | Literal["detect"] | None = "detect",
     ) -> StereoResult:
         """Match a rectified pair; images of low contrast are stretched first.
@@ -218,19 +226,14 @@ class StereoMatcher:
         """
         size, most = (self._requested_size, None) if requested else (self.match_size, self.model.size)
         if isinstance(size, str):
-            reduced = self.model.reduced_size(height, width)
+            reduced = self.model.reduced_size(height, width) if self.model.has_fixed_search else None
             return reduced or choose_matching_size(size, height, width, most, largest=largest)
         if size >= NARROWEST_MATCH:  # a width, of images that `min_disparity` has widened
             size = size * width / (width - abs(self.min_disparity))
         return choose_matching_size(size, height, width, most)
 
     def _match(
-        self,
-        left: Pixels,
-        right: Pixels,
-        extras: Collection[str],
-        progress: Progress | None,
-        fault: MatchingFault | None,
+        self, left: Pixels, right: Pixels, extras: set[str], progress: Report, fault: MatchingFault | None
     ) -> StereoResult:
         """Match with stretched contrast at the matching resolution, from `min_disparity` on."""
         left, right, _ = stretch_levels(left, right, eight_bits=True)
@@ -250,8 +253,10 @@ class StereoMatcher:
         needing = {"right_disparity", "visible"} | (set() if self.model.has_confidence else {"confidence"})
         passes = 1 if needing.isdisjoint(extras) else 2
         upsamplings = 1 + ("right_disparity" in extras) if columns < width else 0
-        work = [float(rows * columns)] * passes + [UPSAMPLING * height * width] * upsamplings
-        reports = split_progress(progress, work)
+        reports: Sequence[Report] = [progress]
+        if passes + upsamplings > 1:
+            work = [float(rows * columns)] * passes + [UPSAMPLING * height * width] * upsamplings
+            reports = split_progress(progress, work)
         resized = views
         if size != (height, width):
             resized = resize_image(views[0], *size), resize_image(views[1], *size)
@@ -278,43 +283,43 @@ class StereoMatcher:
 
     def _compute(
         self,
-        views: tuple[Pixels, Pixels],
-        extras: Collection[str],
+        views: Pair,
+        extras: set[str],
         max_disparity: int | None,
-        originals: tuple[Pixels, Pixels],
-        reports: Sequence[Progress],
+        originals: Pair,
+        reports: Sequence[Report],
     ) -> Maps:
         """Match images at their size; `originals`: the images before resizing; a report for each pass."""
         twice = len(reports) == 2
         pixels = views[0][..., 0].size + (originals[0][..., 0].size if originals[0] is not views[0] else 0)
         results = 4 * pixels * (1 + 2 * twice + 2 * ("confidence" in extras))
-        run = partial(self._budget.run, results=results, originals=originals)
-        match = partial(self.model.match, max_disparity=max_disparity)
-        asked = tuple(name for name in ("confidence", "visible") if name in extras)
-        maps = run(partial(match, extras=asked), *views, progress=reports[0])
+        given: Any = {"limit": self._limit, "results": results, "originals": originals}
+        asked = tuple(sorted(extras & {"confidence", "visible"}))
+        match = partial(self.model.match, max_disparity=max_disparity, extras=asked)
+        maps = run_in_bands(self.model, match, views, progress=reports[0], **given)
         if twice and "right_disparity" not in maps:
-            mirrored = views[1][:, ::-1], views[0][:, ::-1]
-            mirror = run(partial(match, extras=()), *mirrored, progress=reports[1])["disparity"]
+            match, mirrored = partial(match, extras=()), (views[1][:, ::-1], views[0][:, ::-1])
+            mirror = run_in_bands(self.model, match, mirrored, progress=reports[1], **given)["disparity"]
             maps["right_disparity"] = np.ascontiguousarray(mirror[:, ::-1])
         if "visible" in extras:
             visible = find_visible(maps["disparity"], maps["right_disparity"])
             maps["visible"] = visible & maps.get("visible", True)
         if "confidence" in extras and "confidence" not in maps:
             maps["confidence"] = measure_agreement(maps["disparity"], maps["right_disparity"])
-        return {name: values for name, values in maps.items() if name in extras or name == "disparity"}
+        for name in maps.keys() - extras - {"disparity"}:
+            del maps[name]
+        return maps
 
 
-def _upsample(
-    maps: Maps, reduced: tuple[Pixels, Pixels], views: tuple[Pixels, Pixels], reports: Sequence[Progress]
-) -> Maps:
+def _upsample(maps: Maps, reduced: Pair, views: Pair, reports: Sequence[Report]) -> Maps:
     """Upsample the maps of resized images along the edges of `views`, to their size and px."""
     height, width = views[0].shape[:2]
 
     def upsample(view: int, names: Sequence[str]) -> Maps:
         first, *others = (maps[name].astype(np.float32, copy=False) for name in names)
-        found = upsample_along_edges(
-            first, others, reduced[view], views[view], done=lambda row: reports[view](row / height)
-        )
+        report = reports[view]
+        done = {} if report is None else {"done": lambda row: report(row / height)}
+        found = upsample_along_edges(first, others, reduced[view], views[view], **done)
         return dict(zip(names, found, strict=True))
 
     upsampled = upsample(0, [name for name in maps if name != "right_disparity"])

@@ -16,24 +16,25 @@ from torch import Tensor, nn
 
 from pamcli.errors import DeviceError, ModelError, UsageError
 from pamcli.files.paths import check_regular
-from pamcli.inference import Progress
+from pamcli.inference import Report
 from pamcli.inference.device import HINT, Compute, format_bytes, get_free_memory
-from pamcli.inference.images import Pixels, padding, to_network, to_pixels, to_plain
-from pamcli.inference.model import Maps, Names, StereoModel, crop_outputs, predict_memory
+from pamcli.inference.images import Pixels, crop_extras, to_network, to_pixels, to_plain
+from pamcli.inference.protocol import Maps, Names, StereoModel
 from pamcli.inference.runners import ON_CPU, convert_runtime_errors, import_library, open_session
+from pamcli.inference.tiles import predict_memory
 from pamcli.networks.blocks import convert, fold_batch_norms
 from pamcli.networks.pasmnet import SIZE_MULTIPLE
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
+from pamcli.registry.catalog import ModelSpec, convert_read_errors
 from pamcli.registry.load import Network
 from pamcli.registry.resolution import MatchSize
-from pamcli.registry.spec import ModelSpec, convert_read_errors
 
 SUFFIX = ".onnx"
 DYNAMIC = "dynamic"  # metadata of a file that supports any size
 
 OPSET = 18
 LARGEST_SIDE = 8160  # px, of files for any size; memory ends long before
-EXPORTED_MEMORY = 3  # memory relative to PyTorch: ONNX Runtime holds whole attention maps, and more of them
+EXPORTED_MEMORY = 3.0  # memory relative to PyTorch: ONNX Runtime holds whole attention maps, and more of them
 SHIFT = 12  # disparity of the pair that the export is checked with, px
 
 # maximum deviation from PyTorch's fp32: the largest one for fp32, the mean for fp16
@@ -68,6 +69,7 @@ class OnnxModel(StereoModel):
     """An exported network in ONNX Runtime; it runs whole images."""
 
     has_fixed_search = True
+    memory_factor = EXPORTED_MEMORY
 
     def __init__(self, model: Path | bytes, device: str = "auto", precision: str = "auto") -> None:
         """Open a file, or its bytes; `device`: see `runners`; `precision`: auto, or that of the file."""
@@ -93,6 +95,8 @@ class OnnxModel(StereoModel):
             self.size = height, width
         self.multiple = spec.row.multiple
         self.compute = Compute(torch.device("cpu"), stored, f"onnxruntime {where}")
+        if self.session.get_providers()[0] != ON_CPU:
+            self.memory_factor = 0
 
     def check_search(self, max_disparity: int | None, min_disparity: int, size: MatchSize) -> MatchSize:
         limit = self.spec.max_disparity
@@ -106,21 +110,15 @@ class OnnxModel(StereoModel):
             return None
         return f"padded to {self.size[1]}x{self.size[0]}, the exported size"
 
-    def memory(self, height: int, width: int) -> int:
-        if self.session.get_providers()[0] != ON_CPU:
-            return 0
-        above, beside = padding(height, width, self.multiple, self.size)
-        return EXPORTED_MEMORY * predict_memory(self.spec, height + above, width + beside)
-
     def match(
-        self, left: Pixels, right: Pixels, progress: Progress, *, max_disparity: int | None, extras: Names
+        self, left: Pixels, right: Pixels, progress: Report, *, max_disparity: int | None, extras: Names
     ) -> Maps:
-        above, outputs = self._run(left, right)
-        cropped = crop_outputs(extras, above, left.shape[1], *outputs)
+        (above, outputs), width = self._run(left, right), left.shape[1]
+        cropped = [outputs[0][0, 0, above:, :width], *crop_extras(extras, above, width, *outputs[1:])]
         maps = [each.contiguous().numpy() for each in cropped]
         return dict(zip(("disparity", *extras), maps, strict=True))
 
-    def upscale(self, left: Pixels, right: Pixels, progress: Progress, *, both: bool) -> Maps:
+    def upscale(self, left: Pixels, right: Pixels, progress: Report, *, both: bool) -> Maps:
         scale = self.spec.scale or 1
         above, outputs = self._run(left, right)
         inside = (..., slice(scale * above, None), slice(scale * left.shape[1]))
@@ -131,7 +129,10 @@ class OnnxModel(StereoModel):
         }
 
     def _run(self, left: Pixels, right: Pixels) -> tuple[int, list[Tensor]]:
-        above, beside = padding(left.shape[0], left.shape[1], self.multiple, self.size)
+        height, width = left.shape[:2]
+        above, beside = -height % self.multiple, -width % self.multiple
+        if self.size is not None:
+            above, beside = self.size[0] - height, self.size[1] - width
         images = [to_network(torch.from_numpy(to_plain(each)), above, beside) for each in (left, right)]
         return above, self.run_padded(*images)
 
@@ -188,7 +189,7 @@ def export(
         import_library(name)
     matching, multiple = spec.row.task == "disparity", spec.row.multiple
     shown = size or (3 * SIZE_MULTIPLE, 4 * SIZE_MULTIPLE)
-    above, beside = padding(*shown, multiple)
+    above, beside = -shown[0] % multiple, -shown[1] % multiple
     height, width = shown[0] + above, shown[1] + beside
     needed, free = EXPORTED_MEMORY * predict_memory(spec, height, width), get_free_memory(torch.device("cpu"))
     if free is not None and needed > free:

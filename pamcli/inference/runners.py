@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 
 from pamcli.errors import DeviceError, ModelError, UsageError, suggest_extra
-from pamcli.inference.device import HINT, Compute, first_line, is_memory_error
-from pamcli.inference.model import Maps, Runtime
+from pamcli.inference.device import HINT, Compute, CudaGraphs, first_line, is_memory_error, run_program
+from pamcli.inference.protocol import Maps
+from pamcli.registry.catalog import convert_read_errors
 from pamcli.registry.downloads import find_cache
 from pamcli.registry.families import Interface, Port
-from pamcli.registry.spec import convert_read_errors
 
 PROVIDERS = {  # ONNX Runtime's provider names, by device
     "cuda": "CUDAExecutionProvider",
@@ -208,7 +208,7 @@ class Module:
     name: str
     compute: Compute
     network: Any
-    runtime: Runtime
+    graphs: CudaGraphs | None
     names: list[str] = field(default_factory=list)  # names of its outputs, from the last run
     interface: None = None
     side: ClassVar[int] = 256  # px when probing; some networks pool over 256 px
@@ -237,7 +237,7 @@ class Module:
             network = network.to(compute.device).eval()
             if compute.device.type == "cuda":
                 network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return cls(source, compute, network, Runtime(compute))
+        return cls(source, compute, network, CudaGraphs(compute) if compute.device.type == "cuda" else None)
 
     @property
     def note(self) -> str:
@@ -272,7 +272,8 @@ class Module:
             return tuple(each.float() for each in named.values())
 
         try:
-            arrays = self.runtime(program, self.name, *inputs.values(), verify=True)
+            how: dict[str, Any] = {"compute": self.compute, "graphs": self.graphs}
+            arrays = run_program(program, *inputs.values(), **how, key=self.name, verify=True)
         except Exception as error:
             if isinstance(error, MemoryError | RuntimeError) and is_memory_error(error):
                 raise

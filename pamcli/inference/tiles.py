@@ -8,7 +8,7 @@ import logging
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -18,9 +18,11 @@ import torch
 from numpy.typing import NDArray
 
 from pamcli.errors import DeviceError, InputError
-from pamcli.inference import PAIRS_AT_ONCE, Progress, device
-from pamcli.inference.images import Pixels
-from pamcli.inference.model import Maps, StereoModel
+from pamcli.inference import PAIRS_AT_ONCE, Progress, Report, device
+from pamcli.inference.images import Pair, Pixels
+from pamcli.inference.protocol import Maps, StereoModel
+from pamcli.registry.catalog import ModelSpec
+from pamcli.registry.description import Description
 
 LOG = logging.getLogger("pamcli")
 
@@ -31,6 +33,9 @@ LARGE = 4_000_000  # pixels of an image above which freed memory is returned to 
 GPU_TURNS: defaultdict[torch.device, threading.Lock] = defaultdict(threading.Lock)
 """Locks of GPUs, whose memory is for one pair at a time."""
 FRAGMENTATION = 1.15  # factor on the predicted memory, as free memory may be fragmented
+
+
+Compute = Callable[[Pixels, Pixels, Report], Maps]
 
 
 class Tile(NamedTuple):
@@ -76,8 +81,6 @@ def make_tiles(
 
 def make_bands(height: int, width: int, rows: int, halo: int, multiple: int = 1) -> list[Tile]:
     """Cut an image into bands of at most `rows` rows, with `halo` rows of weight 0 at each inner edge."""
-    if rows >= height:
-        return [Tile(slice(0, height), slice(0, width), np.ones((height, width), np.float32))]
     # Networks pad at the top to a multiple, so bands lie on the grid of the padded image.
     above, units = -height % multiple, -(-height // multiple)
     overlap = min(-(-2 * halo // multiple), rows // multiple - 1)
@@ -89,26 +92,31 @@ def make_bands(height: int, width: int, rows: int, halo: int, multiple: int = 1)
     ]
 
 
-def split_progress(progress: Progress | None, work: Sequence[float]) -> list[Progress]:
+def split_progress(progress: Report, work: Sequence[float]) -> Sequence[Report]:
     """Return a callback for each of several consecutive pieces of work; `work`: their relative durations."""
-    if progress is None:
-        return [lambda share: None] * len(work)
+    if progress is None or len(work) == 1:
+        return [progress] * len(work)
     begins, reports = [0.0, *accumulate(work)], list[Progress]()
     for begin, size in zip(begins, work, strict=False):
         reports.append(lambda share, begin=begin, size=size: progress((begin + share * size) / begins[-1]))  # type: ignore[misc]
     return reports
 
 
-def join_parts(parts: Sequence[Tile], results: Iterator[Maps], scale: int = 1) -> Maps:
-    """Join the results of all parts, at `scale` times their size, by name.
+def compute_parts(
+    parts: Sequence[Tile], compute: Callable[[Tile, Report], Maps], progress: Report, scale: int = 1
+) -> Maps:
+    """Compute the results of all parts and join them, at `scale` times their size, by name.
 
     Floating-point results are blended; others come from the part of largest weight.
     """
-    if len(parts) == 1:
-        return next(results)
     height, width = parts[-1].rows.stop, parts[-1].columns.stop
     joined: Maps = {}
-    for part, result in zip(parts, results, strict=True):
+    for part, report in zip(parts, split_progress(progress, [1.0] * len(parts)), strict=True):
+        result = compute(part, report)
+        if report is not None:
+            report(1)
+        if len(parts) == 1:
+            return result
         place = tuple(slice(scale * side.start, scale * side.stop) for side in (part.rows, part.columns))
         weights = part.weights.repeat(scale, 0).repeat(scale, 1) if scale > 1 else part.weights
         for name, values in result.items():
@@ -122,100 +130,108 @@ def join_parts(parts: Sequence[Tile], results: Iterator[Maps], scale: int = 1) -
     return joined
 
 
-class MemoryBudget:
-    """The memory that a model may use, and the rows of an image that fit into it."""
+class Limit(NamedTuple):
+    """A limit of the memory of the whole program."""
 
-    def __init__(self, model: StereoModel, max_memory: int | None) -> None:
-        """`max_memory`: bytes that the whole program may use; None = a comfortable amount."""
-        self.model, self.max_memory = model, max_memory
-        self._device = model.compute.device
-        self._turn = nullcontext() if self._device.type == "cpu" else GPU_TURNS[self._device]
-        device.keep_freed_memory()
-        self._used = device.get_used_memory(self._device)
+    most: int  # bytes
+    used: int  # bytes in use when it was set
 
-    def run(
-        self,
-        compute: Callable[[Pixels, Pixels, Progress], Maps],
-        left: Pixels,
-        right: Pixels,
-        *,
-        scale: int = 1,
-        results: int = 0,
-        originals: tuple[Pixels, Pixels] | None = None,
-        progress: Progress,
-    ) -> Maps:
-        """Compute results of a pair by name, whole or in bands that are joined, at `scale` times its size.
 
-        `results`: bytes of all that is in memory meanwhile. `originals`: the images before resizing.
-        """
-        originals, (height, width) = originals or (left, right), left.shape[:2]
-        size, (given_height, given_width) = self.model.size, originals[0].shape[:2]
-        if size is not None and (height > size[0] or width > size[1]):
-            is_resized = (height, width) != (given_height, given_width)
-            raise InputError(
-                f"images of {given_width}x{given_height}{f', matched at {width}x{height},' * is_resized} are "
-                f"larger than {size[1]}x{size[0]}, the size that the network was exported for",
-                "export it for their size, or for any size: pam weights export",
-            )
-        is_large = given_height * given_width > LARGE and self._device.type == "cpu"
+def run_in_bands(
+    model: StereoModel,
+    compute: Compute,
+    views: Pair,
+    *,
+    limit: Limit | None,
+    progress: Report,
+    results: int,
+    originals: Pair | None = None,
+    scale: int = 1,
+) -> Maps:
+    """Compute results of a pair by name, whole or in bands that are joined, at `scale` times its size.
 
-        def compute_bands(bands: Sequence[Tile]) -> Iterator[Maps]:
-            for band, report in zip(bands, split_progress(progress, [1.0] * len(bands)), strict=True):
-                found = compute(left[band.rows], right[band.rows], report)
-                if is_large:
-                    device.release_freed_memory()  # fragments between live blocks would add up
-                report(1)
-                yield found
+    `limit`: None = a comfortable amount of memory. `results`: bytes of all that is in memory meanwhile.
+    `originals`: the images before resizing.
+    """
+    originals, (height, width) = originals or views, views[0].shape[:2]
+    size, (given_height, given_width) = model.size, originals[0].shape[:2]
+    if size is not None and (height > size[0] or width > size[1]):
+        is_resized = (height, width) != (given_height, given_width)
+        raise InputError(
+            f"images of {given_width}x{given_height}{f', matched at {width}x{height},' * is_resized} are "
+            f"larger than {size[1]}x{size[0]}, the size that the network was exported for",
+            "export it for their size, or for any size: pam weights export",
+        )
+    is_cpu, is_reduced = model.compute.device.type == "cpu", False
+    is_large = is_cpu and given_height * given_width > LARGE
 
-        is_reduced = False
-        with self._turn:
-            rows = self._count_rows(left, right, results, originals)
-            while True:
-                bands = make_bands(height, width, rows, self.model.halo, self.model.multiple)
-                try:
-                    found = join_parts(bands, compute_bands(bands), scale)
-                except (MemoryError, RuntimeError) as error:
-                    fewer = max(self._count_fewest_rows(height), min(rows, height) // 2)
-                    if not device.is_memory_error(error) or fewer >= min(rows, height):
-                        with device.catch_memory_errors(f"not enough memory for a pair of {width}x{height}"):
-                            raise
+    def compute_band(band: Tile, report: Report) -> Maps:
+        found = compute(views[0][band.rows], views[1][band.rows], report)
+        if is_large:
+            device.release_freed_memory()  # fragments between live blocks would add up
+        return found
+
+    with nullcontext() if is_cpu else GPU_TURNS[model.compute.device]:
+        rows, fewest = _count_rows(model, views, originals, limit, results)
+        while True:
+            try:
+                if rows >= height:
+                    found = compute(*views, progress)
                 else:
-                    if is_reduced:
-                        note = "not enough memory for %dx%d at once: computed in bands of %d rows"
-                        LOG.warning(note, width, height, rows)
-                    return found
-                rows, is_reduced = fewer, True
-                self.model.release_memory()
+                    bands = make_bands(height, width, rows, model.halo, model.multiple)
+                    found = compute_parts(bands, compute_band, progress, scale)
+                break
+            except (MemoryError, RuntimeError) as error:
+                fewer = max(fewest, min(rows, height) // 2)
+                if not device.is_memory_error(error) or fewer >= min(rows, height):
+                    with device.catch_memory_errors(f"not enough memory for a pair of {width}x{height}"):
+                        raise
+            rows, is_reduced = fewer, True
+            model.release_memory()
+    if is_reduced:
+        LOG.warning("not enough memory for %dx%d at once: computed in bands of %d rows", width, height, rows)
+    if is_large:
+        device.release_freed_memory()
+    if progress is not None:
+        progress(1)
+    return found
 
-    def _count_fewest_rows(self, height: int) -> int:
-        multiple, least = self.model.multiple, 2 * self.model.halo + FEWEST
-        return min(-(-least // multiple), -(-height // multiple)) * multiple
 
-    def _count_rows(self, left: Pixels, right: Pixels, results: int, originals: tuple[Pixels, Pixels]) -> int:
-        """Return how many rows to compute at a time; raise DeviceError if the fewest do not fit."""
-        height, width, multiple = *map(int, left.shape[:2]), self.model.multiple
-        held = images = 0
-        if self._device.type == "cpu":
-            held = results + (0 if originals[0] is left else left.nbytes + right.nbytes)
-            images = PAIRS_AT_ONCE * (originals[0].nbytes + originals[1].nbytes)
-        fewest = self._count_fewest_rows(height)
-        least = held + int(FRAGMENTATION * self.model.memory(fewest, width))
-        whole = int(FRAGMENTATION * self.model.memory(height, width))
-        pair = f"a pair of {originals[0].shape[1]}x{originals[0].shape[0]}"
-        limit = math.inf
-        if self.max_memory is not None:
-            limit = self.max_memory - self._used - images
-            if least > limit:
-                raise DeviceError(
-                    f"{pair} does not fit into `max_memory` {device.format_bytes(self.max_memory)}",
-                    f"set `max_memory` to at least {device.format_bytes(self._used + images + least)}",
-                )
-        if (free := device.get_free_memory(self._device)) is not None:
-            if least > free:
-                needed, known = device.format_bytes(least), device.format_bytes(free)
-                raise DeviceError(f"{pair} needs {needed} of memory, only {known} are free", device.HINT)
-            limit = min(limit, max(least, int(FREE_MEMORY_SHARE * free)))
-        if held + whole <= limit:
-            return height + multiple
-        rows = int(limit - held) * height // max(whole, 1)
-        return max(fewest, rows // multiple * multiple)
+def _count_rows(
+    model: StereoModel, views: Pair, originals: Pair, limit: Limit | None, results: int
+) -> tuple[int, int]:
+    """Return how many rows to compute at a time, and the fewest; raise DeviceError if these do not fit."""
+    height, width, multiple = *map(int, views[0].shape[:2]), model.multiple
+    held = images = 0
+    if model.compute.device.type == "cpu":
+        held = results + (0 if originals[0] is views[0] else views[0].nbytes + views[1].nbytes)
+        images = PAIRS_AT_ONCE * (originals[0].nbytes + originals[1].nbytes)
+    fewest = min(-(-(2 * model.halo + FEWEST) // multiple), -(-height // multiple)) * multiple
+    factor = FRAGMENTATION * model.memory_factor
+    least = held + int(factor * predict_memory(model.spec, *(model.size or (fewest, width))))
+    whole = int(factor * predict_memory(model.spec, *(model.size or (height, width))))
+    pair = f"a pair of {originals[0].shape[1]}x{originals[0].shape[0]}"
+    most = math.inf
+    if limit is not None:
+        most = limit.most - limit.used - images
+        if least > most:
+            raise DeviceError(
+                f"{pair} does not fit into `max_memory` {device.format_bytes(limit.most)}",
+                f"set `max_memory` to at least {device.format_bytes(limit.used + images + least)}",
+            )
+    if (free := device.get_free_memory(model.compute.device)) is not None:
+        if least > free:
+            needed, known = device.format_bytes(least), device.format_bytes(free)
+            raise DeviceError(f"{pair} needs {needed} of memory, only {known} are free", device.HINT)
+        most = min(most, max(least, int(FREE_MEMORY_SHARE * free)))
+    if held + whole <= most:
+        return height, fewest
+    rows = int(most - held) * height // max(whole, 1)
+    return max(fewest, rows // multiple * multiple), fewest
+
+
+def predict_memory(spec: ModelSpec | Description, height: int, width: int) -> float:
+    """Predict the bytes that a network needs for images of a size, see `scripts/measure_memory.py`."""
+    height, width = height + -height % spec.row.multiple, width + -width % spec.row.multiple
+    per_pixel, per_pixel_and_column = spec.row.memory
+    return height * width * (per_pixel + per_pixel_and_column * width)

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.images import ALL_LEVELS, Levels, stretch_levels
 from pamcli.imaging.resize import imresize_to
-from pamcli.inference import Progress
-from pamcli.inference.device import catch_memory_errors
+from pamcli.inference import Report
+from pamcli.inference.device import catch_memory_errors, get_used_memory
 from pamcli.inference.images import Pixels, check_pair
-from pamcli.inference.model import StereoModel
-from pamcli.inference.models import load_model, name_portably
-from pamcli.inference.tiles import MemoryBudget, split_progress
-from pamcli.registry.catalog import DEFAULT_UPSCALING
+from pamcli.inference.model import load_model, reload
+from pamcli.inference.protocol import StereoModel
+from pamcli.inference.tiles import Limit, run_in_bands, split_progress
+from pamcli.registry.catalog import DEFAULT_UPSCALING, locate
 from pamcli.settings.shared import Compute, Upscaling
 
 SMALLEST_SIDE = 8
@@ -60,8 +60,8 @@ class StereoUpscaler:
             UsageError: A scale that is not above 1, or above the network's.
         """
         self.model, self.spec, self.compute = model, model.spec, model.compute
-        self._budget = MemoryBudget(model, max_memory)
-        self._recipe: dict[str, Any] | None = None
+        self._limit = None if max_memory is None else Limit(max_memory, get_used_memory(self.compute.device))
+        self._origin: tuple[Upscaling, Path] | None = None  # the settings of `load`, and the file
         assert model.spec.scale is not None
         self._network_scale = model.spec.scale
         self.ensemble, self.scale = ensemble, self._network_scale if scale is None else scale
@@ -92,25 +92,29 @@ class StereoUpscaler:
     ) -> "StereoUpscaler":
         """Load a network once; arguments and errors as in `StereoMatcher.load` and the constructor."""
         arguments: dict[str, Any] = {key: value for key, value in locals().items() if key != "cls"}
-        settings = _Arguments(**arguments)
-        model = load_model(weights, device, precision, network_from=network_from)
+        if not isinstance(weights, str | Path):
+            raise UsageError(f"`weights` must be a name or a path, got {weights!r}")
+        return cls.from_settings(_Arguments(**arguments))
+
+    @classmethod
+    def from_settings(cls, settings: Upscaling, path: Path | None = None) -> "StereoUpscaler":
+        """Load the network of settings, also a `Compute`. path: the file of the weights, if known already."""
+        assert isinstance(settings, Compute)
+        file = path or locate(settings.name)
+        model = load_model(file, settings)
         spec = model.spec
         if spec.row.task != "superres":
-            what = f"{weights} is a {spec.architecture}, which does not upscale images"
+            what = f"{path or settings.name} is a {spec.architecture}, which does not upscale images"
             raise ModelError(what, f"use {DEFAULT_UPSCALING[4]}")
-        upscaler = cls(model, max_memory=settings.max_memory, ensemble=ensemble, scale=settings.scale)
-        upscaler._recipe = {**arguments, "weights": name_portably(weights)}
+        options: Any = {"ensemble": settings.ensemble, "scale": settings.scale}
+        upscaler = cls(model, max_memory=settings.max_memory, **options)
+        upscaler._origin = settings, file.absolute()
         return upscaler
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the weights' name and the arguments of `load`, which loads the network again."""
-        if self._recipe is None:
-            raise TypeError("only a StereoUpscaler of `StereoUpscaler.load` can be pickled")
-        return partial(type(self).load, **self._recipe), ()
+        return reload(self, self._origin)
 
-    def __call__(
-        self, left: Pixels, right: Pixels, *, progress: Progress | None = None
-    ) -> tuple[Pixels, Pixels]:
+    def __call__(self, left: Pixels, right: Pixels, *, progress: Report = None) -> tuple[Pixels, Pixels]:
         """Upscale both images of a rectified pair.
 
         16-bit images of low contrast are stretched first, and the results have the original levels again.
@@ -130,11 +134,11 @@ class StereoUpscaler:
         upscaled_left, upscaled_right = self._upscale(left, right, progress, both=True)
         return upscaled_left, upscaled_right
 
-    def upscale_left(self, left: Pixels, right: Pixels, *, progress: Progress | None = None) -> Pixels:
+    def upscale_left(self, left: Pixels, right: Pixels, *, progress: Report = None) -> Pixels:
         """Upscale only the left image, in two thirds of the time for PASSRnet; otherwise as `__call__`."""
         return self._upscale(left, right, progress, both=False)[0]
 
-    def _upscale(self, left: Pixels, right: Pixels, progress: Progress | None, *, both: bool) -> list[Pixels]:
+    def _upscale(self, left: Pixels, right: Pixels, progress: Report, *, both: bool) -> list[Pixels]:
         """Upscale to the chosen scale, with the contrast at which the network is best."""
         check_pair(left, right, SMALLEST_SIDE)
         with catch_memory_errors(f"not enough memory for a pair of {left.shape[1]}x{left.shape[0]}"):
@@ -149,9 +153,7 @@ class StereoUpscaler:
             made.append(image if levels == ALL_LEVELS else restore_levels(image, view, levels))
         return made
 
-    def _average_flips(
-        self, left: Pixels, right: Pixels, progress: Progress | None, *, both: bool
-    ) -> list[Pixels]:
+    def _average_flips(self, left: Pixels, right: Pixels, progress: Report, *, both: bool) -> list[Pixels]:
         """Upscale by the network's factor, averaged over all flips for an ensemble."""
         flips = FLIPS if self.ensemble else FLIPS[:1]
         sums: list[NDArray[Any]] = []
@@ -175,14 +177,14 @@ class StereoUpscaler:
             for total, view in zip(sums, (left, right), strict=False)
         ]
 
-    def _run(self, left: Pixels, right: Pixels, report: Progress, *, both: bool, held: int) -> list[Pixels]:
+    def _run(self, left: Pixels, right: Pixels, report: Report, *, both: bool, held: int) -> list[Pixels]:
         """Run the network; `held`: bytes of earlier results."""
         scale = self._network_scale
         factor = scale**2 + (self.scale**2 if self.scale < scale else 0)
         results = held + int(sum(factor * image.nbytes for image in ((left, right) if both else (left,))))
         compute = partial(self.model.upscale, both=both)
-        found = self._budget.run(compute, left, right, scale=scale, results=results, progress=report)
-        return list(found.values())
+        given: Any = {"limit": self._limit, "scale": scale, "results": results, "progress": report}
+        return list(run_in_bands(self.model, compute, (left, right), **given).values())
 
 
 def restore_levels(pixels: np.ndarray, unstretched: np.ndarray, levels: Levels) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Any
 
 from safetensors import safe_open
 
-from pamcli.registry.spec import read_header
+from pamcli.registry.catalog import read_header
 
 
 def describe_weights(path: Path) -> dict[str, Any]:

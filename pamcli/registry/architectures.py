@@ -80,6 +80,7 @@ class Architecture:
     signature: tuple[str, ...] = ()  # weight keys that identify its checkpoints, if there are foreign ones
     variants: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
     """Values of each building block, that of the published network first."""
+    published: Mapping[str, str | int] = field(default_factory=dict)  # those of the published network
     exclusive: Sequence[Sequence[str]] = ()  # changes of which a variant has at most one, as KEY or KEY=VALUE
     variant_key: tuple[str, int, str] | None = None
     """A weight, its number of rows, and the variant that this number shows, for files that do not name it."""
@@ -102,14 +103,6 @@ class Architecture:
         """Loss terms that the network does not have, also those of the other task."""
         return self.other_terms + (UPSCALING_TERMS if self.task == "disparity" else MATCHING_TERMS)
 
-    def find_variant(self, shapes: Mapping[str, Sequence[int]]) -> str:
-        """Return the variant that the shapes of tensors show; `PAPER` if they show none."""
-        if self.variant_key is not None:
-            key, rows, variant = self.variant_key
-            if key in shapes and shapes[key][:1] == (rows,):
-                return variant
-        return PAPER
-
     def get_part(self, key: str) -> str:
         """Return the part that a weight or module key belongs to; a part's own name is also a key."""
         first = key.split(".")[0]
@@ -119,6 +112,7 @@ class Architecture:
 def _make_row(name: str, table: Mapping[str, Any]) -> Architecture:
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
     values["members"] = {key: part for part, keys in table.get("members", {}).items() for key in keys.split()}
+    values["published"] = {key: choices[0] for key, choices in table.get("variants", {}).items()}
     for key in ("defaults", "camera_defaults"):
         values[key] = {int(scale): weights for scale, weights in table.get(key, {}).items()}
     return Architecture(name, **values)
@@ -145,8 +139,7 @@ def default_weights(task: Task, scale: int = 1) -> str:
 def parse_variant(architecture: str, text: str) -> Variant:
     """Return the variant for a text such as "blocks=2,refinement=none" or "paper"."""
     row = ARCHITECTURES[architecture]
-    known, published = row.variants, {key: choices[0] for key, choices in row.variants.items()}
-    values = dict(published)
+    known, values = row.variants, dict(row.published)
     for part in text.split(",") if text != PAPER else ():
         key, equals, given = (each.strip() for each in part.partition("="))
         if not equals or key not in known:
@@ -157,7 +150,7 @@ def parse_variant(architecture: str, text: str) -> Variant:
             allowed = ", ".join(map(str, known[key]))
             raise UsageError(f"{key} of {architecture} must be one of {allowed}, got {given!r}")
         values[key] = chosen[0]
-    variant = Variant(values, published)
+    variant = Variant(values, row.published)
     for group in row.exclusive:
         both = [each for each in variant.changes if {each, each.partition("=")[0]} & {*group}]
         if len(both) > 1:

@@ -4,7 +4,6 @@ import math
 import pickle
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.registry.architectures import ARCHITECTURES, SCALES
-from pamcli.registry.catalog import sha256
+from pamcli.registry.catalog import OTHERS, ModelSpec, convert_read_errors, find_variant, read_header, sha256
 from pamcli.registry.load import check_state
-from pamcli.registry.spec import OTHERS, ModelSpec, convert_read_errors, read_header
 
 # The authors' records store scores as NumPy scalars; these constructors cannot run foreign code.
 NUMPY_SCALARS = [
@@ -30,23 +28,11 @@ NUMPY_SCALARS = [
 ]
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A recognised checkpoint in the authors' layout."""
-
-    state: dict[str, Tensor]
-    spec: ModelSpec
-
-
 def read_checkpoint(
-    path: Path,
-    *,
-    max_disparity: int | None = None,
-    training: str = "",
-    licence: str = "unknown",
-    version: str = "",
-) -> Checkpoint:
-    """Load the tensors of a checkpoint in their precision, with the network and scale they belong to."""
+    path: Path, *, max_disparity: int | None = None, **facts: str
+) -> tuple[dict[str, Tensor], ModelSpec]:
+    """Load the tensors of a checkpoint in their precision, and describe the network they belong to."""
+    # `facts`: training, licence and version of the description.
     # `max_disparity`: search range of a PASMnet, which its tensors do not show.
     if max_disparity is not None and max_disparity % 16:
         raise UsageError(f"`max_disparity` must be a multiple of 16 px, got {max_disparity} px")
@@ -58,17 +44,15 @@ def read_checkpoint(
     if max_disparity is not None and ARCHITECTURES[architecture].task != "disparity":
         raise UsageError(f"{path} holds a {architecture}, which has no maximum disparity", "omit it")
     spec = ModelSpec(
-        architecture=architecture,
-        variant=ARCHITECTURES[architecture].find_variant({key: value.shape for key, value in state.items()}),
+        architecture,
+        variant=find_variant(ARCHITECTURES[architecture], {key: value.shape for key, value in state.items()}),
         scale=scale,
         max_disparity=max_disparity,
-        training=training,
-        licence=licence,
-        version=version,
+        **facts,
         source=f"{path.name}, sha256 {sha256(path)}",
     )
     check_state(state, spec, str(path))
-    return Checkpoint(state, spec)
+    return state, spec
 
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:

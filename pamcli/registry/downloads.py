@@ -233,16 +233,13 @@ def _log_commit(text: str, commit: str) -> None:
     LOG.info("%s is at commit %s; add @%s to the address to pin it", text, commit, commit)
 
 
-def publish(path: Path, address: str, *, card: Path | None = None, private: bool = False) -> str:
+def publish(path: Path, spec: Any, address: str, *, card: Path | None = None, private: bool = False) -> str:
     """Upload weights and a model card to hf:OWNER/REPO, created if necessary; return their address."""
-    # `card`: None = the .md file next to the weights, or one made from their metadata.
-    from pamcli.registry.spec import read_header
-
+    # `spec`: the metadata of the weights. `card`: None = the .md file next to them, or one from the metadata.
     repository = address.removeprefix(HUB)
     parts = repository.split("/")
     if not address.startswith(HUB) or len(parts) != 2 or not all(parts):
         raise UsageError(f"the repository must be hf:OWNER/REPO, got {address!r}")
-    spec = read_header(path).spec
     beside = path.with_suffix(".md")
     source = card or (beside if beside.is_file() else None)
     remote = f"{address}/{path.name}"

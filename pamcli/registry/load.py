@@ -13,7 +13,7 @@ from torch import Tensor
 from pamcli.errors import ModelError
 from pamcli.files.atomic import write_atomically
 from pamcli.registry.architectures import PAPER, parse_variant
-from pamcli.registry.spec import ModelSpec, read_header
+from pamcli.registry.catalog import ModelSpec, read_header
 
 STORED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # supported precisions
 
@@ -25,8 +25,11 @@ def build_network(spec: ModelSpec, device: str = "cpu") -> Network:
     module, _, attribute = spec.row.network.partition(":")
     build = getattr(import_module(module), attribute)
     scales = () if spec.scale is None else (spec.scale,)
+    values = spec.row.published
+    if spec.variant != PAPER:
+        values = parse_variant(spec.architecture, spec.variant).values
     with torch.device(device):
-        network: Network = build(*scales, **parse_variant(spec.architecture, spec.variant).values)
+        network: Network = build(*scales, **values)
     return network
 
 

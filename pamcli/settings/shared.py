@@ -249,6 +249,10 @@ class Matching(Matcher):
     rules = forbid("effort", "match_size")
 
 
+class MatcherSettings(Matching, Compute):
+    """A matcher, its search range and its device."""
+
+
 class Upscaling(Network):
     """A network for super-resolution."""
 

@@ -13,9 +13,8 @@ from pamcli.networks.passrnet import PASSRnet, ResidualASPP, ResidualBlock
 from pamcli.networks.passrnet2 import Exchange, GatedBlock
 from pamcli.networks.variants import CascadedASPP
 from pamcli.registry.architectures import PAPER, parse_variant
-from pamcli.registry.catalog import locate
+from pamcli.registry.catalog import ModelSpec, locate, read_header
 from pamcli.registry.load import Network, build_network, load_network
-from pamcli.registry.spec import ModelSpec, read_header
 from pamcli.training.recipe import Recipe
 
 DAMPING = 0.1  # factor for the last layers of the residual branches of a plain upscaler

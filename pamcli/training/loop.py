@@ -15,8 +15,8 @@ from torch import Tensor
 
 from pamcli.errors import PamError
 from pamcli.files.atomic import require_folder
+from pamcli.registry.catalog import read_header
 from pamcli.registry.load import save_network
-from pamcli.registry.spec import read_header
 from pamcli.training import checkpoints, validation
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import StepBatch

@@ -21,7 +21,7 @@ from pamcli.registry.architectures import (
     list_architectures,
     parse_variant,
 )
-from pamcli.registry.spec import ModelSpec
+from pamcli.registry.catalog import ModelSpec
 from pamcli.scenes.hard_cases import HardCases
 from pamcli.training.augmentation import Augmentation
 from pamcli.validation import Count, NonNegative, Positive, Share, validate_fields

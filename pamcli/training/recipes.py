@@ -19,8 +19,7 @@ from pamcli.files.json_files import Text, check_json
 from pamcli.files.paths import quote
 from pamcli.files.safe_reading import parse_json, read_text
 from pamcli.registry.architectures import ARCHITECTURES, TRAINED, Task, list_architectures, parse_variant
-from pamcli.registry.catalog import DEFAULT_MATCHING, locate
-from pamcli.registry.spec import read_header
+from pamcli.registry.catalog import DEFAULT_MATCHING, locate, read_header
 from pamcli.settings.training import TrainSettings
 from pamcli.training.recipe import Recipe
 from pamcli.validation import describe_first_error, describe_unknown, parse_record

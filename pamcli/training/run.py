@@ -25,7 +25,7 @@ from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.model import TorchModel
 from pamcli.registry.architectures import PAPER
-from pamcli.registry.catalog import locate, sha256
+from pamcli.registry.catalog import find_variant, locate, sha256
 from pamcli.settings.training import TrainSettings
 from pamcli.training.checkpoints import Checkpoint, list_checkpoints, newest_checkpoint
 from pamcli.training.distributed import Processes, wrap
@@ -125,7 +125,7 @@ def prepare_run(
         _check_truth(recipe, examples, validator, observer)
     if checkpoint is not None and recipe.variant == PAPER:  # older recipes do not name every variant
         shapes = {key: value.shape for key, value in checkpoint.network.items()}
-        recipe = replace(recipe, variant=recipe.row.find_variant(shapes))
+        recipe = replace(recipe, variant=find_variant(recipe.row, shapes))
     compute = devices.Compute.choose(processes.device(settings.device), recipe.precision, reduce=True)
     devices.keep_freed_memory()
     data = examples, about, unlabelled, validator

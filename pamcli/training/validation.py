@@ -25,8 +25,8 @@ from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.model import TorchModel
 from pamcli.inference.upscaler import StereoUpscaler
+from pamcli.registry.catalog import ModelSpec
 from pamcli.registry.load import build_network, to_half
-from pamcli.registry.spec import ModelSpec
 from pamcli.training.labels import UnlabelledPairs
 
 SAMPLES = 2  # images of each data set to save per validation

@@ -47,9 +47,8 @@ from pamcli.networks.blocks import ParallaxAttentionBlock
 from pamcli.networks.parallax import matching_cost
 from pamcli.networks.passrnet import ParallaxAttention
 from pamcli.networks.variants import CostVolume
-from pamcli.registry.catalog import sha256
+from pamcli.registry.catalog import read_header, sha256
 from pamcli.registry.load import load_network
-from pamcli.registry.spec import read_header
 from pamcli.training.recipes import read_recipe
 
 COLUMNS = {

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from pamcli.data.open import open_data, parse_data
 from pamcli.networks.blocks import ParallaxAttentionBlock, ResidualBlock
 from pamcli.registry.architectures import ARCHITECTURES
+from pamcli.registry.catalog import ModelSpec
 from pamcli.registry.load import build_network, load_network, save_network
-from pamcli.registry.spec import ModelSpec
 from pamcli.training.trainer import normalise
 
 PAIRS = 30

@@ -35,7 +35,7 @@ from pamcli.imaging.raster import encode_png
 from pamcli.imaging.tiff import encode_tiff
 from pamcli.imaging.videos import Video
 from pamcli.recordings.bags import Recording
-from pamcli.registry.spec import ModelSpec, read_header
+from pamcli.registry.catalog import ModelSpec, read_header
 
 MOST_SECONDS, MOST_BYTES = 10, 1 << 30
 """Limits: seconds of the processor, for how busy the machine is does not count, and bytes."""

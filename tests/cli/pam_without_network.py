@@ -38,7 +38,7 @@ class Network:
     )
 
     @classmethod
-    def load(cls, *arguments: object, **options: object) -> Self:
+    def from_settings(cls, *arguments: object) -> Self:
         return cls()
 
     def adaptation_note(self, *size: int) -> None:

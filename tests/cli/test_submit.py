@@ -85,7 +85,7 @@ def test_middlebury_gets_the_size_of_its_images(
 def test_contradictions_and_bad_values(
     two_wanted: Path, mine: Path, made: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pamcli.inference.matcher.StereoMatcher.load", None)
+    monkeypatch.setattr("pamcli.inference.matcher.StereoMatcher.from_settings", None)
     eval_trees.write_disparity("short/000000_10.pfm", made["000000_10"])
     eval_trees.write_disparity("short/000001_10.pfm", made["000001_10"][1:])
     table = f"""

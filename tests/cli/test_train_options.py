@@ -15,8 +15,8 @@ from PIL import Image
 from pamcli.cli import train
 from pamcli.errors import InputError, UsageError
 from pamcli.networks.pasmnet import PASMnet
+from pamcli.registry.catalog import ModelSpec
 from pamcli.registry.load import save_network
-from pamcli.registry.spec import ModelSpec
 from pamcli.settings.training import TrainDisparitySettings, TrainSuperresSettings
 from pamcli.training.loop import Stop
 from pamcli.training.recipes import RECIPES, make_recipe, recipe_json

@@ -17,9 +17,8 @@ from PIL import Image
 from ports import free_port
 from safetensors.numpy import load_file
 
-from pamcli.registry.catalog import DEFAULT_MATCHING, locate
+from pamcli.registry.catalog import DEFAULT_MATCHING, locate, read_header
 from pamcli.registry.resolution import EFFORTS
-from pamcli.registry.spec import read_header
 from pamcli.training.recipes import read_recipe
 from pamcli.training.trainer import Trainer
 

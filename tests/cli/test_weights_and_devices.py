@@ -15,9 +15,8 @@ from pam_program import pam, refuse, refuse_all, succeed, unchanged
 from PIL import Image
 from safetensors.torch import load_file
 
-from pamcli.registry.catalog import SHIPPED
+from pamcli.registry.catalog import SHIPPED, ModelSpec
 from pamcli.registry.load import save_network
-from pamcli.registry.spec import ModelSpec
 
 pytestmark = pytest.mark.usefixtures("networks", "small_pair")
 

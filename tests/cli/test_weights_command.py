@@ -14,9 +14,8 @@ from pam_program import Run, names, pam, refuse, refuse_all, succeed
 from safetensors.torch import load_file, save_file
 
 from pamcli.registry import catalog
-from pamcli.registry.catalog import SHIPPED, recorded_sha256, sha256
+from pamcli.registry.catalog import SHIPPED, ModelSpec, read_header, recorded_sha256, sha256
 from pamcli.registry.load import save_network
-from pamcli.registry.spec import ModelSpec, read_header
 
 NAMES = list(catalog.REGISTERED)
 OUTPUT = ["-o", "new.safetensors"]

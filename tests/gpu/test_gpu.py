@@ -52,8 +52,8 @@ def test_disparity_is_the_cpus(network: str, precision: str) -> None:
     exact = StereoMatcher.load(network, device="cpu", precision="fp32", match_size=1)(*pair, extras=EXTRAS)
     matcher = StereoMatcher.load(network, device="cuda", precision=precision, match_size=1)
     plain, recorded = (matcher(*pair, extras=EXTRAS) for _ in range(2))
-    assert matcher.model.runtime._graphs  # type: ignore[attr-defined]
-    assert all(graph is not None for graph in matcher.model.runtime._graphs.values())  # type: ignore[attr-defined]
+    assert matcher.model.graphs._graphs  # type: ignore[attr-defined]
+    assert all(graph is not None for graph in matcher.model.graphs._graphs.values())  # type: ignore[attr-defined]
     apart = np.abs(recorded.disparity - exact.disparity).mean()
     assert np.abs(recorded.disparity - plain.disparity).mean() < 1e-3
     if precision == "fp32":
@@ -87,7 +87,7 @@ def test_graphs_of_twenty_sizes_take_bounded_memory_and_stay_right() -> None:
         for size, expected in zip(sizes, first, strict=True):
             assert np.abs(matcher(*sample(*size)).disparity - expected).mean() < 1e-3
         reserved.append(torch.cuda.memory_reserved())
-    assert len(matcher.model.runtime._graphs) <= 8  # type: ignore[attr-defined]
+    assert len(matcher.model.graphs._graphs) <= 8  # type: ignore[attr-defined]
     assert reserved[2] <= 1.2 * reserved[1]
     assert reserved[2] < 8e9
 
@@ -101,7 +101,7 @@ def test_without_enough_memory_bands_are_matched_and_one_line_says_so(
     held = torch.cuda.memory_allocated()
     whole = matcher(left, right).disparity
     needed = torch.cuda.max_memory_allocated() - held
-    matcher.model.runtime.forget()  # type: ignore[attr-defined]
+    matcher.model.graphs.forget()  # type: ignore[attr-defined]
     gc.collect()  # graphs of earlier tests
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(0).total_memory

@@ -15,9 +15,8 @@ from pamcli.inference.matcher import EXTRAS, StereoMatcher
 from pamcli.inference.result import StereoResult
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
-from pamcli.registry.catalog import locate
+from pamcli.registry.catalog import ModelSpec, locate
 from pamcli.registry.load import load_network
-from pamcli.registry.spec import ModelSpec
 
 
 @pytest.fixture(scope="module")

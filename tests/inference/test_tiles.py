@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from sample_cut import whole_sample
 
+from pamcli.inference import tiles
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
-from pamcli.inference.tiles import MemoryBudget, blend_weights, make_bands, make_tiles
+from pamcli.inference.tiles import blend_weights, make_bands, make_tiles
 from pamcli.inference.upscaler import StereoUpscaler
 
 
@@ -53,7 +54,7 @@ def test_bands_of_super_resolution_are_the_whole_image(monkeypatch: pytest.Monke
     upscaler = StereoUpscaler.load("passrnet2-x2", device="cpu", precision="fp32")
     pair = [np.random.default_rng(seed).random((210, 8, 3), np.float32) for seed in (0, 1)]
     whole = upscaler(*pair)
-    monkeypatch.setattr(MemoryBudget, "_count_rows", lambda *_: 2 * upscaler.model.halo + 30)
+    monkeypatch.setattr(tiles, "_count_rows", lambda *_: (2 * upscaler.model.halo + 30, 1))
     for found, expected in zip(upscaler(*pair), whole, strict=True):
         assert np.abs(found - expected).max() < 1e-4
 
@@ -63,7 +64,7 @@ def test_bands_of_matching_show_no_seam(monkeypatch: pytest.MonkeyPatch) -> None
     cut = whole_sample()[:, 300:460]
     pair = [np.concatenate([view, view[:-101:-1]]) for view in (cut.left, cut.right)]
     whole = matcher(*pair, extras=EXTRAS)
-    monkeypatch.setattr(MemoryBudget, "_count_rows", lambda *_: 2 * matcher.model.halo + 128)
+    monkeypatch.setattr(tiles, "_count_rows", lambda *_: (2 * matcher.model.halo + 128, 1))
     found = matcher(*pair, extras=EXTRAS)
     apart = np.abs(found.disparity - whole.disparity)
     assert 0 < apart.mean() < 0.02

@@ -8,7 +8,7 @@ import torch
 from sample_cut import Cut
 
 from pamcli.errors import InputError
-from pamcli.inference.tiles import MemoryBudget
+from pamcli.inference import tiles
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
@@ -111,7 +111,7 @@ def test_an_ensemble_is_the_mean_over_the_flips(upscaler: StereoUpscaler, tiny: 
 def test_progress_rises_band_by_band(large: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
     upscaler = StereoUpscaler.load("passrnet2-x2", device="cpu", ensemble=True)
     monkeypatch.setattr(upscaler.model, "halo", 8)  # seams make no difference to the progress
-    monkeypatch.setattr(MemoryBudget, "_count_rows", lambda *_: 40)
+    monkeypatch.setattr(tiles, "_count_rows", lambda *_: (40, 1))
     told = [0.0]
     cut = large[:72, :8]
     upscaler(cut.left, cut.right, progress=told.append)

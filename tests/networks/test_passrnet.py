@@ -9,8 +9,8 @@ from random_networks import passrnet, picture_pair
 from pamcli.networks import passrnet as module
 from pamcli.networks.parallax import received_mass
 from pamcli.networks.passrnet import PASSRnet, SuperResolution
+from pamcli.registry.catalog import ModelSpec
 from pamcli.registry.load import build_network
-from pamcli.registry.spec import ModelSpec
 
 
 def plain(network: PASSRnet, views: torch.Tensor) -> SuperResolution:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from pamcli.networks.variants import CostVolume, VolumeStage
+from pamcli.registry.catalog import ModelSpec
 from pamcli.registry.load import Network, build_network
-from pamcli.registry.spec import ModelSpec
 
 
 def network(architecture: str, variant: str, scale: int | None = None) -> Network:

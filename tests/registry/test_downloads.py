@@ -26,7 +26,7 @@ from warm_python import WarmPython
 from pamcli.cli.console import Console, listen
 from pamcli.errors import ModelError, PamError, UsageError
 from pamcli.registry import downloads
-from pamcli.registry.catalog import locate
+from pamcli.registry.catalog import locate, read_header
 from pamcli.registry.downloads import publish
 
 CONTENT = b"weights" * 1000
@@ -318,7 +318,10 @@ def api(monkeypatch: pytest.MonkeyPatch) -> type[Api]:
 def test_weights_are_published_with_a_card_from_their_metadata(api: type[Api], tmp_path: Path) -> None:
     path = tmp_path / "mine.safetensors"
     path.write_bytes(shipped("passrnet-x2").read_bytes())
-    assert publish(path, "hf:owner/repo", private=True) == "hf:owner/repo/mine.safetensors"
+    assert (
+        publish(path, read_header(path).spec, "hf:owner/repo", private=True)
+        == "hf:owner/repo/mine.safetensors"
+    )
     (_, created), (_, (repository, files, message)) = api.calls
     assert created == ("owner/repo", True, True)
     assert (repository, message) == ("owner/repo", "Upload mine.safetensors with pam")
@@ -333,10 +336,10 @@ def test_the_card_next_to_the_weights_is_used(api: type[Api], tmp_path: Path) ->
     path = tmp_path / "mine.safetensors"
     path.write_bytes(shipped("passrnet-x2").read_bytes())
     path.with_suffix(".md").write_text("my card")
-    publish(path, "hf:owner/repo")
+    publish(path, read_header(path).spec, "hf:owner/repo")
     assert api.calls[1][1][1]["README.md"] == b"my card"
     (tmp_path / "other.md").write_text("other")
-    publish(path, "hf:owner/repo", card=tmp_path / "other.md")
+    publish(path, read_header(path).spec, "hf:owner/repo", card=tmp_path / "other.md")
     assert api.calls[3][1][1]["README.md"] == b"other"
 
 
@@ -344,15 +347,15 @@ def test_what_cannot_be_published(api: type[Api], tmp_path: Path, monkeypatch: p
     path = shipped("passrnet-x2")
     for address in ("owner/repo", "hf:repo", "hf:owner/repo/file", "hf:/repo"):
         with pytest.raises(UsageError, match="must be hf:OWNER/REPO"):
-            publish(path, address)
+            publish(path, read_header(path).spec, address)
     with pytest.raises(ModelError, match="is not a safetensors file"):
-        publish(Path(__file__), "hf:owner/repo")
+        publish(path, read_header(Path(__file__)).spec, "hf:owner/repo")
 
     def fail(*_: object, **__: object) -> None:
         raise ConnectionError("no route to host")
 
     monkeypatch.setattr(Api, "create_repo", fail)
     with pytest.raises(ModelError, match=r"cannot upload .* to owner/repo: no route to host") as caught:
-        publish(path, "hf:owner/repo")
+        publish(path, read_header(path).spec, "hf:owner/repo")
     assert caught.value.hint is not None
     assert "hf auth login" in caught.value.hint

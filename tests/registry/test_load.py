@@ -18,9 +18,16 @@ from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry import catalog
-from pamcli.registry.catalog import CHECKSUMS, REGISTERED, SHIPPED, locate, recorded_sha256
+from pamcli.registry.catalog import (
+    CHECKSUMS,
+    REGISTERED,
+    SHIPPED,
+    ModelSpec,
+    locate,
+    read_header,
+    recorded_sha256,
+)
 from pamcli.registry.load import load_network, save_network
-from pamcli.registry.spec import ModelSpec, read_header
 
 X2 = ModelSpec("passrnet", scale=2)
 LAST = "upscale.7.weight"

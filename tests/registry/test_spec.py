@@ -15,9 +15,9 @@ from network_states import shipped
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.registry.architectures import SCALES, parse_variant
+from pamcli.registry.catalog import ModelSpec, read_header
 from pamcli.registry.convert import read_checkpoint
 from pamcli.registry.load import build_network, load_network, save_network
-from pamcli.registry.spec import ModelSpec, read_header
 
 FULL = ModelSpec(
     "pasmnet",
@@ -224,6 +224,6 @@ def test_wide_pasmnet2_is_recognised_in_older_files_and_in_checkpoints(tmp_path:
     network, found = load_network(file)
     assert found == ModelSpec("pasmnet2", variant="inner=wide", version="16")
     assert all(torch.equal(value, wide[key]) for key, value in network.state_dict().items())
-    assert read_checkpoint(checkpoint).spec.variant == "inner=wide"
+    assert read_checkpoint(checkpoint)[1].variant == "inner=wide"
     save_network(build_network(ModelSpec("pasmnet2")).state_dict(), ModelSpec("pasmnet2"), file)
     assert load_network(file)[1].variant == "paper"

@@ -17,8 +17,8 @@ from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.architectures import ARCHITECTURES
+from pamcli.registry.catalog import ModelSpec
 from pamcli.registry.load import save_network
-from pamcli.registry.spec import ModelSpec
 from pamcli.training import initialisation
 from pamcli.training.initialisation import compile_blocks, halve_scale, initial_network, initialise_by_xavier
 from pamcli.training.recipes import RECIPES

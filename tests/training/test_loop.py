@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from pamcli.errors import DeviceError, OutputError, PamError
 from pamcli.inference.device import Compute, deterministic_algorithms
-from pamcli.registry.spec import read_header
+from pamcli.registry.catalog import read_header
 from pamcli.training import checkpoints
 from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint, read_checkpoint
 from pamcli.training.distributed import Processes

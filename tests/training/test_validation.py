@@ -17,8 +17,8 @@ from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.loop import measure
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
+from pamcli.registry.catalog import ModelSpec
 from pamcli.registry.load import build_network, save_network
-from pamcli.registry.spec import ModelSpec
 from pamcli.training.validation import Validator, round_weights, save_images
 
 CPU = Compute(torch.device("cpu"), "bf16")
