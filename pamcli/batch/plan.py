@@ -17,6 +17,7 @@ from pamcli.files.outputs import (
     OutputKind,
     OutputPlan,
     PathRegistry,
+    check_collisions,
     check_existing,
     plan_outputs,
 )
@@ -37,6 +38,7 @@ from pamcli.files.suffixes import (
     DISPARITY_INPUT_SUFFIXES,
     IMAGE_SUFFIXES,
     RERUN_SUFFIX,
+    STATING_SUFFIXES,
     VIDEO_SUFFIXES,
     PackedLayout,
 )
@@ -51,6 +53,7 @@ ASSEMBLED = {*VIDEO_SUFFIXES, *BAG_OUTPUT_SUFFIXES, RERUN_SUFFIX}
 """Suffixes of results that are one file for all pairs of a batch."""
 EMPTY_NAME = "check that the shell variable is set"
 PACKED_HINT = "add `packed` lr, rl, tb or bt"
+_SINGLE_VIEWS = {*IMAGE_SUFFIXES} - {*STATING_SUFFIXES}
 _MAPS_ONLY = {*DISPARITY_INPUT_SUFFIXES} - {*IMAGE_SUFFIXES}
 _MAP_NAME = re.compile(r"(?:^|[\W_])disp(?:arity)?\d?(?:(?![/\\])[\W_][^/\\]*)?[/\\]*$", re.IGNORECASE)
 
@@ -161,14 +164,14 @@ def find_pairs(settings: Pairs) -> tuple[Pairing | None, PackedLayout | None]:
     inputs, root = [*map(str, settings.inputs or ())], settings.root and Path(settings.root)
     if root is not None and not root.is_dir():
         raise UsageError(f"`root` must be a folder, got {quote(root)}")
-    packed = settings.packed
-    if packed is None and settings.pairs is None and are_packed(inputs):
+    packed, suffixes = settings.packed, {os.path.splitext(each)[1].lower() for each in inputs}
+    are_single = suffixes <= _SINGLE_VIEWS and all(map(os.path.isfile, inputs))
+    if packed is None and settings.pairs is None and not are_single and are_packed(inputs):
         packed = "auto"
     if "" in inputs or settings.pairs == "":
         raise UsageError("the name of an image or list is empty", EMPTY_NAME)
-    if any(map(is_recording, inputs)):
+    if not are_single and any(map(is_recording, inputs)):
         return _find_recorded(settings, inputs), None
-    suffixes = {os.path.splitext(each)[1].lower() for each in inputs}
     if not suffixes.isdisjoint(VIDEO_SUFFIXES) and are_videos(inputs):
         return _find_frames(settings, inputs, packed), packed
     for name in ("start", "every", "count", "offset"):
@@ -353,7 +356,7 @@ def plan_batch(
             require_all_paired(pairing)
         for path in pairing.unpaired:
             LOG.warning("%s has no partner and is ignored", path)
-        names.check(pairing.pairs, files_read)
+        check_collisions(pairing.pairs, names.paths, files_read)
         if videos:
             complete = check_videos(videos, names, pairing.pairs, files_read, settings.skip_existing)
         part, count = shard or (1, 1)

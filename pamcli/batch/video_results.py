@@ -16,8 +16,7 @@ from pamcli.batch.frames import FramePairs
 from pamcli.batch.plan import Plan
 from pamcli.batch.video_names import frames_folder
 from pamcli.files.pairing import PairPaths
-from pamcli.files.paths import join_names, pluralize, quote
-from pamcli.files.safe_reading import open_source
+from pamcli.files.paths import join_names, open_source, pluralize, quote
 from pamcli.imaging.disparity_encoding import PNG_UNITS_PER_METRE, PNG_UNITS_PER_PIXEL
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.raster import read_png

@@ -151,7 +151,7 @@ def _prepare_folder(folder: Path, sets: Sequence[Source], settings: EvaluateSupe
     }
     planned = [*outputs.values()]
     pairs = [PairPaths(files.left, files.right, files.name) for files in source.files]
-    check_collisions(pairs, planned, list_network_files(settings.weights))
+    check_collisions(pairs, lambda pair: outputs[pair.key or ""], list_network_files(settings.weights))
     check_separate_folders((file.parent for each in planned for file in each.values()), source.view_files)
     check_existing(planned, overwrite=settings.overwrite)
     for file in (file for each in planned for file in each.values()):

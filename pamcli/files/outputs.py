@@ -1,7 +1,7 @@
 """Plan the names of results, and check before any work that they overwrite nothing."""
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -66,21 +66,6 @@ class OutputPlan(NamedTuple):
             raise UsageError(f"line {pair.line}: no output", f"add a third column or give {self.main.option}")
         return paths
 
-    def check(self, pairs: Iterable[PairPaths], read: Iterable[str | Path] = ()) -> None:
-        """Raise one UsageError for all pairs without `paths`, or with collisions; see `PathRegistry`."""
-        unnamed: list[UsageError] = []
-        collisions: list[str] = []
-        registry = PathRegistry(pairs, read)
-        for pair in pairs:
-            try:
-                collisions += registry.collisions(pair, self.paths(pair))
-            except UsageError as error:
-                unnamed.append(error)
-        if unnamed:
-            raise UsageError(join_names([error.message for error in unnamed], "; "), unnamed[0].hint)
-        if collisions:
-            raise UsageError(join_names(collisions, "; "), _COLLISION_HINT)
-
 
 def plan_outputs(
     options: Mapping[OutputKind, str | None], *, batch: bool, format_name: str | None = None
@@ -103,18 +88,26 @@ def plan_outputs(
     templates, views = {}, []
     for kind, text in options.items():
         value = main_folder if text is None and kind.joins_main_folder else text
-        if value is not None:
-            own_format = format_suffix if kind.suffixes == main.suffixes else None
-            try:
-                templates[kind.name] = _make_template(kind, value, batch, own_format, kind is main)
-            except UsageError as error:
-                suffix = Path(value).suffix.lower()
-                others = [other.option for other in options if suffix in other.suffixes]
-                if error.hint or not others:
-                    raise
-                raise UsageError(error.message, f"{suffix} is a suffix for {others[0]}") from error
-            if kind.name in ("left", "right") and not batch and is_folder_name(value, batch):
-                views.append(kind.name)
+        if value is None:
+            continue
+        if not value:
+            raise UsageError(f"{kind.option} is empty", "give a file or a folder")
+        if value == "-":
+            message = f"{kind.option} - requires a single result of a single pair"
+            raise UsageError(message, "give a file or a folder")
+        if not is_folder_name(value, batch):
+            if batch and "{}" not in value:
+                hint = f"use {{}}, as in 'out/{{}}{kind.suffixes[0]}', or a folder, as in out/"
+                raise UsageError(f"{kind.option} {quote(value)} is one file for many pairs", hint)
+            _check_suffix(kind, value, format_suffix if kind is main else None, others=options)
+            templates[kind.name] = value
+            continue
+        if os.path.exists(value.rstrip("/" + os.sep)) and not os.path.isdir(value):
+            raise UsageError(f"{kind.option} {quote(value)} is a file, not a folder")
+        suffix = format_suffix if kind.suffixes == main.suffixes else None
+        templates[kind.name] = os.path.join(value, f"{{}}{kind.folder_tag}{suffix or kind.suffixes[0]}")
+        if kind.name in ("left", "right") and not batch:
+            views.append(kind.name)
     return OutputPlan(main, templates, format_suffix, views)
 
 
@@ -125,38 +118,29 @@ def is_folder_name(text: str, batch: bool) -> bool:
     return text.endswith(("/", os.sep)) or os.path.isdir(text) or (batch and not Path(text).suffix)
 
 
-def _make_template(kind: OutputKind, text: str, batch: bool, format_suffix: str | None, is_main: bool) -> str:
-    if not text:
-        raise UsageError(f"{kind.option} is empty", "give a file or a folder")
-    if text == "-":
-        raise UsageError(
-            f"{kind.option} - requires a single result of a single pair", "give a file or a folder"
-        )
-    if is_folder_name(text, batch):
-        if os.path.exists(text.rstrip("/" + os.sep)) and not os.path.isdir(text):
-            raise UsageError(f"{kind.option} {quote(text)} is a file, not a folder")
-        return os.path.join(text, f"{{}}{kind.folder_tag}{format_suffix or kind.suffixes[0]}")
-    if batch and "{}" not in text:
-        reason = f"{kind.option} {quote(text)} is one file for many pairs"
-        raise UsageError(reason, f"use {{}}, as in 'out/{{}}{kind.suffixes[0]}', or a folder, as in out/")
-    _check_suffix(kind, text, format_suffix if is_main else None)
-    return text
-
-
-def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, label: str | None = None) -> None:
+def _check_suffix(
+    kind: OutputKind,
+    text: str,
+    format_suffix: str | None,
+    label: str | None = None,
+    others: Iterable[OutputKind] = (),
+) -> None:
     """Check a result's name, called `label` in messages (by default its option)."""
     suffix = os.path.splitext(text)[1].lower()
-    name = f"{label or kind.option} {quote(text)}"
     if suffix not in kind.suffixes:
         hint = None
         if "{}" in text:
             hint = f"as in 'out/{{}}{kind.suffixes[0]}'"
         elif label is None and not suffix:
             hint = "end the name of a new folder with a slash"
+        elif fitting := [other.option for other in others if suffix in other.suffixes]:
+            hint = f"{suffix} is a suffix for {fitting[0]}"
         has = f"the suffix {quote(suffix)}" if suffix else "no suffix"
-        raise UsageError(f"{name} has {has}, expected one of {', '.join(kind.suffixes)}", hint)
+        message = f"{label or kind.option} {quote(text)} has {has}"
+        raise UsageError(f"{message}, expected one of {', '.join(kind.suffixes)}", hint)
     if format_suffix and _SAME_FORMAT.get(suffix, suffix) != _SAME_FORMAT.get(format_suffix, format_suffix):
-        raise UsageError(f"{name} differs from `format` {format_suffix[1:]}", "change the name or the format")
+        message = f"{label or kind.option} {quote(text)} differs from `format` {format_suffix[1:]}"
+        raise UsageError(message, "change the name or the format")
 
 
 class PathRegistry:
@@ -174,9 +158,9 @@ class PathRegistry:
 
     def collisions(self, pair: PairPaths, outputs: Mapping[str, Path]) -> list[str]:
         """Register a pair, unless its results would overwrite others or inputs; return the collisions."""
-        inputs = {self._identify(path): path for path in (pair.left, pair.right) if path is not None}
-        found, own = [], dict[int, str]()
-        for place, path in inputs.items():
+        found, inputs, own = [], set[int](), dict[int, str]()
+        for path in filter(None, (pair.left, pair.right)):
+            inputs.add(place := self._identify(path))
             if owner := self._owners.get(place):
                 found.append(f"{quote(path)} is a result of {self._describe(owner)}")
         for name, path in outputs.items():
@@ -218,13 +202,23 @@ class PathRegistry:
 
 
 def check_collisions(
-    pairs: Iterable[PairPaths], outputs: Iterable[Mapping[str, Path]], read: Iterable[str | Path] = ()
+    pairs: Iterable[PairPaths],
+    name_results: Callable[[PairPaths], Mapping[str, Path]],
+    read: Iterable[str | Path] = (),
 ) -> None:
-    """Raise UsageError with the first five results that share a name or overwrite an input."""
+    """Raise one UsageError for all pairs whose results have no name, share one, or overwrite an input."""
+    unnamed: list[UsageError] = []
+    collisions: list[str] = []
     registry = PathRegistry(pairs, read)
-    found = [text for both in zip(pairs, outputs, strict=True) for text in registry.collisions(*both)]
-    if found:
-        raise UsageError(join_names(found, "; "), _COLLISION_HINT)
+    for pair in pairs:
+        try:
+            collisions += registry.collisions(pair, name_results(pair))
+        except UsageError as error:
+            unnamed.append(error)
+    if unnamed:
+        raise UsageError(join_names([error.message for error in unnamed], "; "), unnamed[0].hint)
+    if collisions:
+        raise UsageError(join_names(collisions, "; "), _COLLISION_HINT)
 
 
 def check_extra_output(

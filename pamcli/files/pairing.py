@@ -75,7 +75,8 @@ def resolve_pairs(left: str, right: str) -> Pairing:
         reason = f"{quote(folders[0])} is a folder and {quote(other)} is a file"
         raise UsageError(reason, "give two images, two folders or two templates with {}")
     pair = PairPaths(*views, views[0].stem)
-    _check_different_files([pair])
+    if os.path.samefile(*views):
+        _check_different_files([pair])
     return Pairing((pair,), batch=False)
 
 

@@ -1,16 +1,19 @@
-"""Names in messages and tables, files in a folder or of a template with `{}`, and hints for unpaired ones."""
+"""Name, find and open files: names in messages, files in a folder, and hints for unpaired ones."""
 
+import errno
 import glob
+import io
 import os
 import re
 import shlex
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from os.path import commonprefix
 from pathlib import Path
 from string import digits
+from typing import BinaryIO
 
 from pamcli.errors import InputError, PamError, UsageError
 from pamcli.files.suffixes import (
@@ -18,13 +21,19 @@ from pamcli.files.suffixes import (
     BAG_SUFFIXES,
     HEIF_SUFFIXES,
     IMAGE_SUFFIXES,
+    JPEG_SUFFIXES,
     PACKED_SUFFIXES,
     VIDEO_SUFFIXES,
 )
 
-_MARKS = {**dict.fromkeys(HEIF_SUFFIXES, b"ster"), **dict.fromkeys((".jpg", ".jpeg"), b"GImage:")}
+_MARKS = {**dict.fromkeys(HEIF_SUFFIXES, b"ster"), **dict.fromkeys(JPEG_SUFFIXES, b"GImage:")}
 """Markers in the metadata of spatial photos and of VR180 photos."""
 _HEAD = 1 << 18  # bytes at the beginning of a file that hold its metadata
+_REASONS = {
+    errno.ENOENT: "there is no such file",
+    errno.EISDIR: "it is a folder",
+    errno.EACCES: "no permission",
+}
 STDIN_NAME = "standard input"
 _FORMULA_STARTS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # the last four are full-width forms
 
@@ -37,6 +46,8 @@ def quote(path: Path | str) -> str:
 
 def escape_line(text: str) -> str:
     """Escape characters that would end the line or control the terminal."""
+    if text.isprintable():
+        return text
     return "".join(
         # Surrogates stand for the bytes of names in other encodings and are written unchanged.
         c if c.isprintable() or "\udc80" <= c <= "\udcff" else c.encode("unicode_escape").decode()
@@ -64,8 +75,9 @@ def pluralize(number: int, noun: str) -> str:
 
 def natural_key(text: str) -> tuple[list[str | int], str]:
     """Return a sort key that puts frame2 before frame10."""
-    parts = re.split("([0-9]+)", text)
-    return [int(part) if index % 2 else part for index, part in enumerate(parts)], text
+    parts: list[str | int] = [*re.split("([0-9]+)", text)]
+    parts[1::2] = map(int, parts[1::2])
+    return parts, text
 
 
 def video_error(path: Path | str) -> InputError:
@@ -117,13 +129,39 @@ def check_regular(path: Path, error: type[PamError] = InputError) -> None:
         raise error(f"{quote(path)} is not a regular file: it is {kind}")
 
 
+@contextmanager
+def open_source(
+    source: Path | bytes, name: str, error: type[PamError] = InputError, missing: str | None = None
+) -> Iterator[BinaryIO]:
+    """Open a regular file, or bytes, as a seekable stream. Raises `error`, with the hint `missing`."""
+    if isinstance(source, Path):
+        check_regular(source, error)
+    try:
+        stream: BinaryIO = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        reason = _REASONS.get(problem.errno or 0, f"{reason[:1].lower()}{reason[1:]}")
+        hint = missing if problem.errno == errno.ENOENT else None
+        raise error(f"cannot read {name}: {reason}", hint) from problem
+    except ValueError as problem:  # a NUL character in the path
+        raise error(f"cannot read {name!r}: {problem}") from problem
+    with stream:
+        if not stream.read(1):
+            raise error(f"{name} is empty")
+        stream.seek(0)
+        yield stream
+
+
 def list_images(folder: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list[Path]:
     """Return the images in a folder by their suffixes, sorted, without hidden files and sub-folders."""
     entries = list_entries(folder)
-    found = [folder / name for name, is_folder in entries if not is_folder and _has_suffix(name, suffixes)]
+    found = []
+    for name, is_folder in entries:
+        if not is_folder and name.lower().endswith(suffixes):
+            found.append(folder / name)
     if found:
         return sorted(found)
-    if videos := [name for name, _ in entries if _has_suffix(name, VIDEO_SUFFIXES)]:
+    if videos := [name for name, _ in entries if name.lower().endswith(VIDEO_SUFFIXES)]:
         raise video_error(folder / min(videos))
     if not entries:
         raise UsageError(
@@ -138,8 +176,11 @@ def list_images(folder: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> lis
 def list_images_by_stem(folder: Path) -> dict[str, Path]:
     """Return `list_images` by stem. Raises UsageError if two images have the same stem."""
     found: dict[str, Path] = {}
-    both = [(found.setdefault(path.stem, path), path) for path in list_images(folder)]
-    if twice := [f"{quote(first)} and {quote(other)}" for first, other in both if first != other]:
+    twice = []
+    for path in list_images(folder):
+        if (first := found.setdefault(path.stem, path)) != path:
+            twice.append(f"{quote(first)} and {quote(path)}")
+    if twice:
         reason = f"two images in a folder have the same stem: {join_names(twice)}"
         raise UsageError(reason, "remove one, or use templates with a suffix such as 'lefts/{}.png'")
     return found
@@ -163,7 +204,7 @@ def match_template(template: str) -> dict[str, Path]:
         match = pattern.fullmatch(name)
         if match is None or {"", ".", ".."} & {*match["text"].split("/")}:
             continue
-        if not wanted.endswith("{}") or _has_suffix(name, IMAGE_SUFFIXES):
+        if not wanted.endswith("{}") or name.lower().endswith(IMAGE_SUFFIXES):
             found[match["text"]] = Path(folder + name)
     return found
 
@@ -222,10 +263,6 @@ def walk_folders(folder: Path, depth: int = 8) -> Iterator[tuple[str, Path, froz
         if left:
             for name, sub in reversed(list_folders(path).items()):
                 waiting.append((f"{below}/{name}".lstrip("/"), sub, left - 1))
-
-
-def _has_suffix(name: str, suffixes: tuple[str, ...]) -> bool:
-    return os.path.splitext(name)[1].lower() in suffixes
 
 
 def are_packed(paths: Sequence[str]) -> bool:

@@ -3,7 +3,6 @@
 A file that exceeds a limit costs little time and memory, and is an error of one line like a damaged file.
 """
 
-import errno
 import io
 import itertools
 import json
@@ -12,12 +11,11 @@ import re
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pamcli.errors import InputError, PamError
-from pamcli.files.paths import check_regular, quote
+from pamcli.files.paths import open_source, quote
 
 if TYPE_CHECKING:
     from numpy import dtype
@@ -31,35 +29,7 @@ DEEPEST = 50  # levels of a tree of settings
 _MOST_DOTS = 500  # in a line of TOML: tomllib's time grows with the square of the parts of a key
 _LONGEST_NUMBER = 100  # characters of a number in YAML
 _NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)(e[-+]?\d+)?|[-+]?\.(inf|nan)", re.IGNORECASE)
-_REASONS = {
-    errno.ENOENT: "there is no such file",
-    errno.EISDIR: "it is a folder",
-    errno.EACCES: "no permission",
-}
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-
-
-@contextmanager
-def open_source(
-    source: Path | bytes, name: str, error: type[PamError] = InputError, missing: str | None = None
-) -> Iterator[BinaryIO]:
-    """Open a regular file, or bytes, as a seekable stream. Raises `error`, with the hint `missing`."""
-    if isinstance(source, Path):
-        check_regular(source, error)
-    try:
-        stream: BinaryIO = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-    except OSError as problem:
-        reason = problem.strerror or str(problem)
-        reason = _REASONS.get(problem.errno or 0, f"{reason[:1].lower()}{reason[1:]}")
-        hint = missing if problem.errno == errno.ENOENT else None
-        raise error(f"cannot read {name}: {reason}", hint) from problem
-    except ValueError as problem:  # a NUL character in the path
-        raise error(f"cannot read {name!r}: {problem}") from problem
-    with stream:
-        if not stream.read(1):
-            raise error(f"{name} is empty")
-        stream.seek(0)
-        yield stream
 
 
 def read_bytes(

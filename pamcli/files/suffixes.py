@@ -6,6 +6,12 @@ MPO_SUFFIX = ".mpo"
 STEREOGRAM_SUFFIXES = (".jps", ".pns")  # JPEG and PNG with both views, cross-eyed unless stated
 PACKED_SUFFIXES = (MPO_SUFFIX, *STEREOGRAM_SUFFIXES)  # files that hold both views and state how
 HEIF_SUFFIXES = (".heic", ".heif", ".hif")
+JPEG_SUFFIXES = (".jpg", ".jpeg")
+STATING_SUFFIXES = (
+    *PACKED_SUFFIXES,
+    *HEIF_SUFFIXES,
+    *JPEG_SUFFIXES,
+)  # files that may hold both views and say so
 
 PackedLayout = Literal[
     "auto",

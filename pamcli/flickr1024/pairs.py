@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO
 
 from pamcli.errors import InputError, UsageError
-from pamcli.files.paths import join_names, natural_key, pluralize, quote, walk_folders
-from pamcli.files.safe_reading import open_source, read_text
+from pamcli.files.paths import join_names, natural_key, open_source, pluralize, quote, walk_folders
+from pamcli.files.safe_reading import read_text
 from pamcli.files.suffixes import IMAGE_SUFFIXES
 from pamcli.flickr1024.resumable import LOG
 from pamcli.imaging.images import RgbImage, read_image

@@ -30,8 +30,7 @@ from pydantic import Field
 from pamcli.errors import InputError
 from pamcli.files.atomic import report_write_errors, write_atomically
 from pamcli.files.json_files import Text, Whole, check_json, read_json
-from pamcli.files.paths import quote
-from pamcli.files.safe_reading import open_source
+from pamcli.files.paths import open_source, quote
 from pamcli.flickr1024.pairs import Pair
 from pamcli.flickr1024.resumable import Request, encode_csv
 from pamcli.imaging.images import to_uint8

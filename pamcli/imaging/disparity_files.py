@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.errors import InputError, UsageError, import_extra
-from pamcli.files.safe_reading import LARGEST_TEXT, open_source, read_npy_header
+from pamcli.files.paths import open_source
+from pamcli.files.safe_reading import LARGEST_TEXT, read_npy_header
 from pamcli.files.suffixes import TABLE_SUFFIXES
 from pamcli.imaging import raster, tiff
 from pamcli.imaging.disparity_encoding import PNG_UNITS_PER_METRE, PNG_UNITS_PER_PIXEL, reject_suffix

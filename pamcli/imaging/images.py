@@ -19,8 +19,7 @@ from PIL.PpmImagePlugin import PpmImageFile
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.paths import video_error
-from pamcli.files.safe_reading import open_source
+from pamcli.files.paths import open_source, video_error
 from pamcli.files.suffixes import IMAGE_OUTPUT_SUFFIXES
 from pamcli.imaging import raster, tiff
 from pamcli.imaging.heif import HEIF_BRANDS, read_heif

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from pamcli.errors import InputError
-from pamcli.files.safe_reading import open_source
+from pamcli.files.paths import open_source
 from pamcli.files.suffixes import MPO_SUFFIX, PackedLayout, Packing
 from pamcli.imaging.heif import read_spatial
 from pamcli.imaging.images import RgbImage, StereoPair, decode_image, make_upright, read_image
