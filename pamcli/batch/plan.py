@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pamcli.batch import LOG
 from pamcli.errors import InputError, PamError, UsageError
@@ -58,19 +58,18 @@ _MAPS_ONLY = {*DISPARITY_INPUT_SUFFIXES} - {*IMAGE_SUFFIXES}
 _MAP_NAME = re.compile(r"(?:^|[\W_])disp(?:arity)?\d?(?:(?![/\\])[\W_][^/\\]*)?[/\\]*$", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """The files to read and to write for a pair, or the error in a line of a list."""
 
     pair: PairPaths | None
-    files: Mapping[str, Path] = field(default_factory=dict)
+    files: Mapping[str, Path] = {}
     """The file of each result by its kind: "disparity", "right_disparity" ..."""
-    places: Mapping[str, Path] = field(default_factory=dict)
+    places: Mapping[str, Path] = {}
     """`files`, and a name with the suffix of its format for a result that is returned as bytes."""
     done: bool = False  # True if all results exist and must not be replaced
     error: PamError | None = None
     line: int | None = None  # line of the list
-    videos: Mapping[str, Path] = field(default_factory=dict)
+    videos: Mapping[str, Path] = {}
     """The videos that results become frames of, by their kinds."""
     is_repeated: bool = False  # True if another process may have written a part of the results before it died
 

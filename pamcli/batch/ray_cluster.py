@@ -7,7 +7,6 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from pamcli.batch.plan import Job, Result
@@ -166,7 +165,7 @@ def _spread(ray: Any, jobs: Iterator[Job], new_worker: Callable[[], Any], count:
             if load.pop(number, None) is not None:  # its first job to report the loss
                 start()
             if tries < TRIES:
-                again.append((replace(job, is_repeated=True), tries + 1))
+                again.append((job._replace(is_repeated=True), tries + 1))
             else:
                 lost = DeviceError(
                     f"the worker of this pair died {TRIES} times", "its node may be short of memory"

@@ -142,6 +142,7 @@ class Batch:
                 yield from run_overlapped(plan.jobs(), processor, threads)
                 return
             with ThreadPoolExecutor(1) as saver:  # a signal does not end it between the results of a pair
+                saver.submit(int).result()  # a thread whose start a signal interrupts would not be joined
                 for job in plan.jobs():
                     computed = attempt(processor.compute, job, attempt(processor.load, job))
                     yield job, saver.submit(attempt, processor.save, job, computed).result()

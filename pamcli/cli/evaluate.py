@@ -59,7 +59,8 @@ def _show(evaluation: "Evaluation", settings: EvaluateSettings, console: Console
             # A table on stdout without these facts could not be compared with others.
             lines = [*starmap("{}: {}".format, evaluation.facts), *map("note: {}".format, evaluation.notes)]
             tables = evaluation.text(shutil.get_terminal_size().columns).split("\n")
-            console.answer({}, *tables, "", *lines)
+            for line in (*tables, "", *lines):
+                console.result(line)
 
 
 def protocols(console: Console, name: str | None = make_name_argument("the protocol", "protocols")) -> None:

@@ -38,7 +38,9 @@ def parse_data(text: str) -> DataSpec:
             raise unknown_name_error(f"split of {name}", split, info.splits)
         place, question, query = rest.rpartition("?")
         # Only a template of views, a topic of a bag, or a folder name with a "?" contains a "/".
-        in_folders = [item for item in query.split("&") if "/" in item and "{}" not in item.partition("=")[2]]
+        in_folders = []
+        if "/" in query:
+            in_folders = [it for it in query.split("&") if "/" in it and "{}" not in it.partition("=")[2]]
         if not (question and query) or (in_folders and name != "bag"):
             place, query = rest, ""
         if not place:

@@ -9,7 +9,7 @@ import textwrap
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -220,8 +220,7 @@ def make_info(name: str, open: Callable[[Any, str, Mapping[str, str]], Source], 
     return SourceInfo(name, *texts, open, (*stored, *keys), **others)
 
 
-@dataclass(frozen=True)
-class DataSpec:
+class DataSpec(NamedTuple):
     """A specification checked against the table of data sets, but not yet against the disk."""
 
     text: str  # the specification as the user wrote it
@@ -229,6 +228,6 @@ class DataSpec:
     info: SourceInfo
     split: str
     path: Path | None  # folder of the data set; None for a data set without one, such as procedural scenes
-    keys: Mapping[str, str] = field(default_factory=dict)  # keys of the source itself, without defaults
+    keys: Mapping[str, str] = {}  # keys of the source itself, without defaults
     first: int | None = None
     weight: float = 1.0

@@ -138,10 +138,12 @@ def evaluate(
             if not source.has_truth():
                 methods[0].open_set(source)
                 sets[index] = ChangedSource(source, partial(_take_as_truth, methods[0]), note=note)
-    variants = task.make_variants(methods[-1])
+    variants = task.make_variants(methods[-1]) if task.study else {}
     measured, page = measure_sets(task, sets, methods, variants=variants, worst=worst, listener=listener)
-    regions = dict.fromkeys([str(row["region"]) for row in page.summary.rows])
-    page.notes.insert(0, f"region: {'; '.join([f'{each}: {REGIONS[each]}' for each in regions])}")
+    regions = {}
+    for row in page.summary.rows:
+        regions[row["region"]] = f"{row['region']}: {REGIONS[str(row['region'])]}"
+    page.notes.insert(0, f"region: {'; '.join(regions.values())}")
     page.numbers = {"sets": _list_figures(measured), **page.numbers}
     if task.protocols:
         disparity_tables.add_protocols(page, measured, task.protocols)
@@ -186,7 +188,7 @@ class ChangedSource(Source):
         self.names, self.unpaired, self.full_size = source.names, source.unpaired, source.full_size
         self.spec = spec = source.spec
         if kind and spec:
-            self.spec = replace(spec, text=f"{spec.text}, {kind}", label=f"{spec.label}, {kind}")
+            self.spec = spec._replace(text=f"{spec.text}, {kind}", label=f"{spec.label}, {kind}")
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -260,7 +262,7 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
                 for factor in disparity_tables.RESOLUTIONS
                 if factor != 1
             }
-        if self.study is None or method.network is None or method.network.model.has_fixed_search:
+        if method.network is None or method.network.model.has_fixed_search:
             return {}
         return {limit: matcher.with_limit(limit).run for limit in LIMITS}
 
@@ -272,7 +274,9 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
     def make_meter(self, source: Source) -> DisparityMeter:
         name = source.spec.info.name if source.spec else ""
         full_size = source.full_size and self.resize is None
-        rules = {each: PROTOCOLS[each].get_rules(name) for each in self.protocols}
+        rules = {}
+        for each in self.protocols:
+            rules[each] = replace(PROTOCOLS[each].get_rules(name), resize=self.resize)
         usual = replace(USUAL.get(name, DisparityProtocol()), max_gt=self.max_gt)
         first = next(iter(rules.values()), usual)
         if self.study == "range":
@@ -280,8 +284,6 @@ class Disparity(Task[Sample, Estimate, DisparityMeter]):
         elif self.comparing and not first.ranges:
             first = replace(first, ranges=disparity_tables.DISTANCES)
         first = replace(first, parts=self.comparing, resize=self.resize)
-        for key, each in rules.items():
-            rules[key] = replace(each, resize=self.resize)
         return DisparityMeter(first, full_size=full_size, protocols=rules)
 
     def make_rows(self, total: DisparityMeter) -> list[dict[str, Value]]:

@@ -81,9 +81,9 @@ class DisparityMeter(Meter[Sample, Estimate]):
         self.protocol = protocol or DisparityProtocol()
         self.weights = self.protocol.weights
         self.full_size = full_size
-        self.by_protocol = {
-            name: DisparityMeter(each, full_size=full_size) for name, each in protocols.items()
-        }
+        self.by_protocol: dict[str, DisparityMeter] = {}
+        for name, each in protocols.items():
+            self.by_protocol[name] = DisparityMeter(each, full_size=full_size)
         self.counters: dict[str, Counter[str]] = {}
         """The sums of `_count` over the pixels of each region, and the number of images that have it."""
         self.histograms = {"all": np.zeros((2, pixels.BINS)), "noc": np.zeros((2, pixels.BINS))}

@@ -34,6 +34,7 @@ LOG = logging.getLogger("pamcli")
 
 RESERVED = {"data", "part", "pixels", "pam", "date"}  # other keys beside the names of methods in JSON
 NAMES = make_text_columns("data", "name", "method")  # leading columns of all tables
+SECONDS = Column("seconds", "time", "s", 3)
 
 Case = TypeVar("Case")  # what is measured: a `Sample`, or a `SuperresPair`
 Answer = TypeVar("Answer", bound="MethodResult")  # the result of a method for a case
@@ -312,7 +313,7 @@ def _make_evaluation(
         title,
         facts=[*facts, ("data", ", ".join(data))],
         summary=table,
-        images=_make_table(task, images, [Column("seconds", "time", "s", 3)], task.columns),
+        images=_make_table(task, images, [SECONDS], task.columns),
         key_figures=key_figures,
         numbers=numbers,
     )
@@ -366,8 +367,10 @@ def _describe_methods(
     images = [image for one in sets for image in one.meter.images]
     seconds = [image.seconds for image in images if image.seconds is not None]
     if len(described) < 2 and seconds and method.network is not None:
+        from pamcli.inference.device import peak_memory
+
         mean, compute = sum(seconds) / len(seconds), method.network.compute
-        memory = compute.peak_memory()
+        memory = peak_memory(compute.device)
         where = "on the GPU" if compute.device.type == "cuda" else "in total"
         about.append(("time", f"{mean:.3f} s per pair, {task.timed}"))
         about.append(("peak memory", f"{memory / 1e9:.2f} GB {where}"))

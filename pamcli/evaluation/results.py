@@ -241,7 +241,8 @@ class Evaluation:
 def check_files(settings: EvaluateSettings, *weights: Any) -> None:
     """Check all output files before any work; raise UsageError or OutputError. `weights`: network files."""
     files = [("`per_image`", settings.per_image, [".csv"]), ("`report`", settings.report, [".html"])]
-    files += [("`table`", path, [".tex", ".md", ".csv"]) for path in settings.table or ()]
+    for table in settings.table or ():
+        files.append(("`table`", table, [".tex", ".md", ".csv"]))
     places: set[str] = set()
     for name, path, suffixes in files:
         if path is None:

@@ -17,9 +17,8 @@ import io
 import math
 import re
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,8 +137,7 @@ def _convert_to_pixels(numbers: np.ndarray, path: Path, scale: float | None) -> 
     return np.asarray(disparity, np.float32), units
 
 
-@dataclass(frozen=True)
-class DisparityFile:
+class DisparityFile(NamedTuple):
     """A disparity map (H, W), float32, px, NaN = unknown."""
 
     disparity: Disparities

@@ -130,6 +130,10 @@ def read_image(
     """
     name = name or ("the data" if isinstance(source, bytes) else str(source))
     source = Path(source) if isinstance(source, str) else source
+    return _read_view(source, name, max_pixels)
+
+
+def _read_view(source: Path | bytes, name: str, max_pixels: int | None) -> RgbImage:
     with open_source(source, name) as stream:
         is_jpeg = stream.read(len(JPEG)) == JPEG
         stream.seek(0)
@@ -184,7 +188,7 @@ def make_upright(decoded: raster.Decoded) -> RgbImage:
 
 def read_pair(left: Path, right: Path, *, max_pixels: int | None, same_size: bool = True) -> StereoPair:
     """Read both views. Raises InputError as `read_image` and `StereoPair` do."""
-    one, two = read_image(left, max_pixels=max_pixels), read_image(right, max_pixels=max_pixels)
+    one, two = _read_view(left, str(left), max_pixels), _read_view(right, str(right), max_pixels)
     return StereoPair(one, two, f"{left}, {right}", (left, right), same_size)
 
 

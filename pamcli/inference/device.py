@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -48,8 +48,7 @@ WARM_UPS = 2  # runs on a separate stream before recording, in which libraries c
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-@dataclass(frozen=True)
-class Compute:
+class Compute(NamedTuple):
     """A device with the precision of convolutions; attention and disparity are always float32."""
 
     device: torch.device
@@ -85,10 +84,6 @@ class Compute:
 
     def describe(self) -> dict[str, str]:
         return {"device": self.runtime or str(self.device), "precision": self.precision}
-
-    def peak_memory(self) -> int:
-        """Return the peak memory of this process, bytes: GPU memory for a CUDA GPU."""
-        return peak_memory(self.device)
 
     def full_precision(self) -> AbstractContextManager[object]:
         """Compute float32 in full precision: torch would use TF32 in GPU convolutions."""

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from pamcli.errors import PamError
-from pamcli.inference.device import cpu_has_bf16, first_line
+from pamcli.inference.device import cpu_has_bf16, first_line, peak_memory
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.sample_pair import sample_pair
 from pamcli.inference.upscaler import StereoUpscaler
@@ -130,4 +130,5 @@ def _run(name: str, task: Task, device: str, precision: str) -> tuple[NDArray[np
         start = time.perf_counter()
         found = run()  # on the CPU, so the GPU has finished
         times.append(time.perf_counter() - start)
-    return found, statistics.median(times), network.compute.peak_memory() if device == "cuda" else None
+    peak = peak_memory(network.compute.device) if device == "cuda" else None
+    return found, statistics.median(times), peak

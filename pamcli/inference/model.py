@@ -40,7 +40,7 @@ def load_model(path: Path, settings: shared.Network) -> StereoModel:
     compute = Compute.choose(settings.device, precision, reduce=True)  # before the weights: it may fail
     network, spec = load.load_network(path)
     if precision == "auto" and not spec.row.sixteen_bits:
-        compute = replace(compute, precision="fp32")
+        compute = compute._replace(precision="fp32")
     return TorchModel(network, spec, compute)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -70,8 +70,7 @@ SMALLEST_NEAR = 1e-7  # lower bound of attention
 LARGEST_LOG_SCALE = 5.0
 
 
-@dataclass(frozen=True)
-class ScaleResult:
+class ScaleResult(NamedTuple):
     """The result at one scale."""
 
     attention: SymmetricAttention
@@ -85,7 +84,7 @@ class PASMnet2Matching:
 
     disparity: Tensor  # disparity of the left image (B, 1, H, W), pixels of the images, >= 0
     scales: tuple[ScaleResult, ...] = field(repr=False)  # results at 1/16, 1/8 and 1/4 of the size
-    log_expected_error: Tensor | None  # (B, H/4, W/4), see `ErrorScale`; None if not requested
+    log_expected_error: Tensor | None  # (B, H/4, W/4), see `expect_error`; None if not requested
 
     estimate: None = None  # only PASMnet's refinement has an estimate
 
@@ -139,7 +138,8 @@ class PASMnet2(MatchingNetwork):
         self.s3 = Scale(64 + 64, updates=UPDATES[2], dilations=(1, 3, 9))
         self.x2 = conv_unit(32, 32, stride=2, slope=0)
         self.mask = nn.Sequential(conv_unit(WIDTH + 64 + 32, 64, 1, slope=0), conv(64, 9 * 16, 1, bias=True))
-        self.error_scale = ErrorScale(WIDTH)
+        see = conv(WIDTH + 3, WIDTH, 1, bias=True)
+        self.error_scale = nn.ModuleDict({"see": see, "out": conv(WIDTH, 1, 1, bias=True)})
         for parameter in self.mask[1].parameters():  # start with the mean of the nine
             nn.init.zeros_(parameter)
 
@@ -192,7 +192,7 @@ class PASMnet2(MatchingNetwork):
         first, second = (scale.updates[-1].detach()[:, None] for scale in (coarse, middle))
         coarser = [2 * upsample(second)[:, 0], 4 * upsample(upsample(first))[:, 0]]
         near = fine.attention.mass_near(d).detach()
-        return average_surroundings(self.error_scale(fine.hidden.detach(), near, d, coarser))
+        return average_surroundings(expect_error(self.error_scale, fine.hidden.detach(), near, d, coarser))
 
 
 def _copy_left(views: Tensor) -> Tensor:
@@ -347,22 +347,17 @@ def convex_upsample(disparity: Tensor, mixture: Tensor) -> Tensor:
     return torch.cat(parts, 1)[:, None]
 
 
-class ErrorScale(nn.Module):
-    """Expected error of a disparity, as the scale of a Laplace distribution."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.see = conv(width + 3, width, 1, bias=True)
-        self.out = conv(width, 1, 1, bias=True)
-
-    def forward(self, hidden: Tensor, near: Tensor, disparity: Tensor, coarser: Sequence[Tensor]) -> Tensor:
-        """Return the logarithm of the scale in pixels of the images, (B, h, w) float32."""
-        # near: attention near the disparity. coarser: disparities of the coarser scales, in px of this one.
-        attention = near.clamp(min=SMALLEST_NEAR).log() / 4
-        apart = [signed_log(disparity - other) for other in coarser]
-        seen = torch.cat((hidden, torch.stack((attention, *apart), 1).to(hidden.dtype)), 1)
-        scale: Tensor = self.out(F.relu(self.see(seen.to(self.see.weight.dtype))))
-        return scale[:, 0].float().clamp(-LARGEST_LOG_SCALE, LARGEST_LOG_SCALE)
+def expect_error(
+    layers: nn.ModuleDict, hidden: Tensor, near: Tensor, disparity: Tensor, coarser: Sequence[Tensor]
+) -> Tensor:
+    """Return the logarithm of the scale of a Laplace distribution of errors, px of the images, (B, h, w)."""
+    # near: attention near the disparity. coarser: disparities of the coarser scales, in px of this one.
+    see, out = cast("tuple[nn.Conv2d, nn.Conv2d]", (layers["see"], layers["out"]))
+    attention = near.clamp(min=SMALLEST_NEAR).log() / 4
+    apart = [signed_log(disparity - other) for other in coarser]
+    seen = torch.cat((hidden, torch.stack((attention, *apart), 1).to(hidden.dtype)), 1)
+    scale: Tensor = out(F.relu(see(seen.to(see.weight.dtype))))
+    return scale[:, 0].float().clamp(-LARGEST_LOG_SCALE, LARGEST_LOG_SCALE)
 
 
 def average_surroundings(error_scale: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pamcli.errors import PamError
 from pamcli.files.atomic import require_folder
+from pamcli.inference.device import peak_memory
 from pamcli.registry.catalog import read_header
 from pamcli.registry.load import save_network
 from pamcli.training import checkpoints, validation
@@ -146,7 +147,7 @@ class Loop:
             "waiting": sums.waited / seconds,
             "preparing": sums.prepared / seconds,
             "hours_left": (trainer.steps - trainer.step) / len(sums.figures) * seconds / 3600,
-            "memory_mb": trainer.compute.peak_memory() / 1e6,
+            "memory_mb": peak_memory(trainer.compute.device) / 1e6,
             "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         }
         self.journal.write(entry)

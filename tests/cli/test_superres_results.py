@@ -223,14 +223,14 @@ def test_it_can_be_said() -> None:
 def test_a_batch_of_both_says_it_once_and_jsonl_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pamcli.batch.run.count_threads", lambda batch: 4)
     loaded = []
-    load = StereoUpscaler.load.__func__  # type: ignore[attr-defined]
+    load = StereoUpscaler.from_settings.__func__  # type: ignore[attr-defined]
 
-    def counted(cls: type[StereoUpscaler], weights: object, **settings: object) -> object:
-        loaded.append(Path(str(weights)).stem)
+    def counted(cls: type[StereoUpscaler], settings: object, path: Path) -> object:
+        loaded.append(path.stem)
         time.sleep(0.2)  # in which another thread would load it, too
-        return load(cls, weights, **settings)
+        return load(cls, settings, path)
 
-    monkeypatch.setattr(StereoUpscaler, "load", classmethod(counted))
+    monkeypatch.setattr(StereoUpscaler, "from_settings", classmethod(counted))
     pairs = [PNG, JPG, PNG, JPG]
     Path("pairs.tsv").write_text("".join("\t".join(pair) + f"\t{n}.png\n" for n, pair in enumerate(pairs)))
     run = succeed("superres", "--pairs", "pairs.tsv", "--scale", "2", "--jsonl")

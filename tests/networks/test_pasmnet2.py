@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -13,11 +14,11 @@ from torch import Tensor
 from pamcli.networks.parallax import RowAttention
 from pamcli.networks.pasmnet2 import (
     REACH,
-    ErrorScale,
     PASMnet2,
     PASMnet2Matching,
     average_surroundings,
     convex_upsample,
+    expect_error,
     mix,
     neighbours,
 )
@@ -231,7 +232,7 @@ def test_half_of_the_error_that_is_expected_is_the_mean_of_what_is_expected_arou
 
 def test_the_error_that_is_expected_depends_on_all_that_is_seen_and_teaches_nothing_else() -> None:
     torch.manual_seed(1)
-    expecting = ErrorScale(48)
+    expecting = partial(expect_error, PASMnet2().error_scale)
     hidden, near, d = torch.randn(1, 48, 2, 5), torch.rand(1, 2, 5), 3 * torch.rand(1, 2, 5)
     found = expecting(hidden, near, d, [d, d])
     assert found.shape == (1, 2, 5)
