@@ -5,12 +5,12 @@ in both images, NaN where unknown. Excluded values are replaced first, so their 
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pamcli.losses.unsupervised import Quotient, masked_mean
 from pamcli.networks.parallax import (
     IMPOSSIBLE,
     VISIBLE_THRESHOLD,
@@ -23,6 +23,19 @@ from pamcli.networks.symmetric_attention import SymmetricAttention
 SMALLEST_PROBABILITY = 1e-30
 """Lower bound of attention in logarithms. It is tiny because clamping zeroes the gradient, and a map that is
 certain of a wrong position must still learn."""
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """An undivided mean, so that several processes can sum both parts before the division."""
+
+    total: Tensor  # scalar, differentiable
+    count: Tensor  # scalar float, detached: the paper's N; zero for an empty mask
+
+
+def masked_mean(values: Tensor, mask: Tensor) -> Quotient:
+    """Return the mean of `values` over the pixels of `mask`, both (B, H, W)."""
+    return Quotient(torch.where(mask, values, 0).sum(), mask.sum().float())
 
 
 def smooth_l1(
@@ -123,8 +136,14 @@ def find_visible_left(disparity: Tensor, right_disparity: Tensor | None = None) 
     """
     known = disparity.isfinite()
     own = torch.where(known, disparity.float(), 0)
-    columns, inside = _find_matching_columns(own)
-    visible = _find_in_front(own, known & inside, columns)
+    last = own.shape[-1] - 1
+    position = torch.arange(last + 1, device=own.device) - own
+    inside = (position >= 0) & (position <= last)
+    columns = torch.cat((position.floor(), position.ceil()), -1).clamp(0, last).long()  # (B, H, 2 W)
+    shown = torch.where(known & inside, own, -torch.inf).repeat(1, 1, 2)
+    nearest = torch.full_like(own, -torch.inf).scatter_reduce(-1, columns, shown, "amax")
+    in_front = own.repeat(1, 1, 2) >= nearest.gather(-1, columns) - VISIBLE_THRESHOLD
+    visible = in_front[..., : last + 1] & in_front[..., last + 1 :]
     if right_disparity is not None:
         right_known = right_disparity.isfinite()
         agrees = find_consistent(own, torch.where(right_known, right_disparity.float(), 0))
@@ -136,21 +155,3 @@ def find_visible_left(disparity: Tensor, right_disparity: Tensor | None = None) 
 def find_visible_right(disparity: Tensor, right_disparity: Tensor) -> Tensor:
     """Return the right pixels of known disparity that are visible in both images, see `find_visible_left`."""
     return find_visible_left(right_disparity.flip(-1), disparity.flip(-1)).flip(-1)
-
-
-def _find_matching_columns(disparity: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the two columns around each pixel's match, (B, H, 2 W), and whether it lies in the row."""
-    last = disparity.shape[-1] - 1
-    position = torch.arange(last + 1, device=disparity.device) - disparity
-    columns = torch.cat((position.floor(), position.ceil()), -1).clamp(0, last).long()
-    return columns, (position >= 0) & (position <= last)
-
-
-def _find_in_front(disparity: Tensor, counts: Tensor, columns: Tensor) -> Tensor:
-    """Return the pixels that no nearer pixel occludes on either of their `columns`, (B, H, W) bool."""
-    nearest = torch.full_like(disparity, -torch.inf).scatter_reduce(
-        -1, columns, torch.where(counts, disparity, -torch.inf).repeat(1, 1, 2), "amax"
-    )
-    in_front = disparity.repeat(1, 1, 2) >= nearest.gather(-1, columns) - VISIBLE_THRESHOLD
-    at_floor, at_ceiling = in_front.chunk(2, -1)
-    return at_floor & at_ceiling

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pamcli.losses.supervised import (
+    Quotient,
     attention_likelihood,
     error_likelihood,
     find_visible_left,
@@ -17,7 +17,6 @@ from pamcli.losses.supervised import (
     smooth_l1,
 )
 from pamcli.losses.unsupervised import (
-    Quotient,
     attention_cycle,
     attention_photometric,
     attention_smoothness,
@@ -43,8 +42,10 @@ STAGE_WEIGHTS = (0.2, 0.3, 0.5)  # shares of the three stages in the PAM loss (E
 UPDATE_SHARES = (0.5, 0.7, 1.0)  # weights of PASMnet 2's three scales in the loss of its updates
 UPDATE_DECAY = 0.8  # weight of an update relative to the next one of its scale
 
-Terms = dict[str, tuple[tuple[float, Quotient], ...]]
+Terms = dict[str, list[tuple[float, Quotient]]]
 """Terms by their names in `LossWeights`: weighted means to be added."""
+
+_Entry = tuple[str, float, *tuple[Quotient, ...]]  # part of a term: its name, and the weight of each mean
 
 
 class GroundTruth(NamedTuple):
@@ -88,7 +89,7 @@ def matching_terms(
     The set of terms depends on the weights only, never on the batch, so that processes can join them.
     """
     unsupervised = _unsupervised_matching(matching, left, right, weights, truth)
-    return _sum_by_name(chain(unsupervised, _supervised_matching(matching, weights, truth)))
+    return _collect([*unsupervised, *_supervised_matching(matching, weights, truth)])
 
 
 def superres_terms(
@@ -115,13 +116,15 @@ def superres_terms(
         ("psnr", weights.psnr, psnr_loss),
     ):
         if weight:
-            entries.append((name, weight / len(views), tuple(error(*view) for view in views)))
+            entries.append((name, weight / len(views), *(error(*view) for view in views)))
     if result.maps is not None:
         entries += _pam_terms(result.maps, left_low, right_low, 1, weights, weights.pam, truth)
         if weights.likelihood:
-            seen = _apply_limit(truth, weights).visible_pixels()
+            if weights.mask_by_truth_below is not None:
+                truth = truth.below(weights.mask_by_truth_below)
+            seen = truth.visible_pixels()
             entries += _likelihood_terms(result.maps, 1, weights.likelihood, weights, *seen)
-    return _sum_by_name(entries)
+    return _collect(entries)
 
 
 def total_loss(
@@ -132,22 +135,26 @@ def total_loss(
     `reduce_count` sums the counts (n,) over the processes. A count of zero divides as one. With several
     processes every result is this process's share: the SUM of values and gradients is the joined batch's.
     """
-    entries = [(name, weight, q) for name, means in terms.items() for weight, q in means]
-    counts = reduce_count(torch.stack([q.count for _, _, q in entries])).clamp(min=1)
-    shares = [weight * q.total / count for (_, weight, q), count in zip(entries, counts, strict=True)]
+    counts = []
+    for means in terms.values():
+        for _, quotient in means:
+            counts.append(quotient.count)
+    joined = iter(reduce_count(torch.stack(counts)).clamp(min=1))
+    shares: list[Tensor] = []
     values: dict[str, Tensor] = {}
-    for (name, _, _), share in zip(entries, shares, strict=True):
-        values[name] = values[name] + share.detach() if name in values else share.detach()
+    for name, means in terms.items():
+        for weight, quotient in means:
+            share = weight * quotient.total / next(joined)
+            shares.append(share)
+            values[name] = values[name] + share.detach() if name in values else share.detach()
     return torch.stack(shares).sum(), values
 
 
-_Entry = tuple[str, float, tuple[Quotient, ...]]
-
-
-def _sum_by_name(entries: Iterable[_Entry]) -> Terms:
+def _collect(entries: Iterable[_Entry]) -> Terms:
     terms: Terms = {}
-    for name, weight, quotients in entries:
-        terms[name] = terms.get(name, ()) + tuple((weight, quotient) for quotient in quotients)
+    for name, weight, *quotients in entries:
+        for quotient in quotients:
+            terms.setdefault(name, []).append((weight, quotient))
     return terms
 
 
@@ -159,10 +166,10 @@ def _unsupervised_matching(
         stride = STAGE_STRIDES[-1]
         valid = matching.maps[-1].valid_left.repeat_interleave(stride, -1).repeat_interleave(stride, -2)
         if weights.mask_by_truth_below is not None:
-            valid = valid & _apply_limit(truth, weights).known & (truth.disparity > 0)
-        yield "photometric", weights.photometric, (photometric_loss(left, right, matching.disparity, valid),)
+            valid = valid & truth.below(weights.mask_by_truth_below).known & (truth.disparity > 0)
+        yield "photometric", weights.photometric, photometric_loss(left, right, matching.disparity, valid)
     if weights.smoothness:
-        yield "smoothness", weights.smoothness, (smoothness_loss(matching.disparity, left),)
+        yield "smoothness", weights.smoothness, smoothness_loss(matching.disparity, left)
     if weights.uses_attention:
         for maps, stride, share in _iterate_stages(matching, STAGE_WEIGHTS):
             yield from _pam_terms(maps, left, right, stride, weights, weights.pam * share, truth)
@@ -189,21 +196,22 @@ def _pam_terms(
     if factor and weights.pam_photometric:
         counted = maps
         if weights.mask_by_truth_below is not None:
-            counted = _mask_by_truth(maps, truth, weights, stride)
+            counted = _mask_by_truth(maps, truth, weights.mask_by_truth_below, stride)
         small = downsample(left, stride), downsample(right, stride)
-        yield "pam_photometric", factor * weights.pam_photometric, attention_photometric(counted, *small)
+        yield "pam_photometric", factor * weights.pam_photometric, *attention_photometric(counted, *small)
     if weights.pam_over_columns:
         factor /= maps.right_to_left.shape[-1]
     if factor and weights.pam_smoothness:
-        yield "pam_smoothness", factor * weights.pam_smoothness, attention_smoothness(maps)
+        yield "pam_smoothness", factor * weights.pam_smoothness, *attention_smoothness(maps)
     if factor and weights.pam_cycle:
-        yield "pam_cycle", factor * weights.pam_cycle, attention_cycle(maps)
+        yield "pam_cycle", factor * weights.pam_cycle, *attention_cycle(maps)
 
 
 def _supervised_matching(matching: Matching, weights: LossWeights, truth: GroundTruth) -> Iterator[_Entry]:
     if not weights.supervised:
         return
-    truth = _apply_limit(truth, weights)
+    if weights.mask_by_truth_below is not None:
+        truth = truth.below(weights.mask_by_truth_below)
     left, right = truth.visible_pixels()
     counts = torch.where(left[1], 1.0, weights.occluded) * truth.known
     clamp = None
@@ -211,28 +219,27 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Ground
         clamp = torch.where(truth.left_only, weights.clamp_pseudo_labels, torch.inf)
     limits = weights.logarithmic_beyond, clamp
     if weights.refined:
-        yield "refined", weights.refined, (smooth_l1(matching.disparity, truth.disparity, counts, *limits),)
+        yield "refined", weights.refined, smooth_l1(matching.disparity, truth.disparity, counts, *limits)
     if weights.updates:
         for scale, stride, share in zip(matching.scales, STAGE_STRIDES, UPDATE_SHARES, strict=False):
             disparity, _ = sample_truth(truth.disparity, truth.known, stride)
             middle = slice(stride // 2, None, stride)
             for before_last, found in enumerate(reversed(scale.updates)):
                 error = smooth_l1(found * stride, disparity * stride, counts[:, middle, middle], *limits)
-                yield "updates", weights.updates * share * UPDATE_DECAY**before_last, (error,)
+                yield "updates", weights.updates * share * UPDATE_DECAY**before_last, error
     stride = STAGE_STRIDES[-1]
     if weights.confidence and matching.log_expected_error is not None:
         middle = slice(stride // 2, None, stride)
-        at = [
-            values[:, middle, middle] for values in (matching.disparity[:, 0], truth.disparity, truth.known)
-        ]
-        yield "confidence", weights.confidence, (error_likelihood(matching.log_expected_error, *at),)
+        here = slice(None), middle, middle
+        at = matching.disparity[:, 0][here], truth.disparity[here], truth.known[here]
+        yield "confidence", weights.confidence, error_likelihood(matching.log_expected_error, *at)
     if weights.estimate and matching.estimate is not None:
-        yield "estimate", weights.estimate, (smooth_l1(matching.estimate, truth.disparity, left[1]),)
+        yield "estimate", weights.estimate, smooth_l1(matching.estimate, truth.disparity, left[1])
     if weights.initial:
         disparity, counted = sample_truth(*left, stride)
         # Use the attention itself: where its mask says occluded, `matching.initial` copies a neighbour.
         estimate = regress_disparity(matching.maps[-1].right_to_left)
-        yield "initial", weights.initial, (smooth_l1(estimate * stride, disparity * stride, counted),)
+        yield "initial", weights.initial, smooth_l1(estimate * stride, disparity * stride, counted)
     if weights.likelihood:
         stages: Iterable[tuple[ParallaxMaps | SymmetricAttention, int, float]]
         if matching.scales:
@@ -254,19 +261,15 @@ def _likelihood_terms(
     right: tuple[Tensor, Tensor],
 ) -> Iterator[_Entry]:
     of_left, of_right = attention_likelihood(maps, stride, left, right)
-    yield "likelihood", weight, (of_left,)
+    yield "likelihood", weight, of_left
     if weights.likelihood_right:
-        yield "likelihood", weight * weights.likelihood_right, (of_right,)
+        yield "likelihood", weight * weights.likelihood_right, of_right
 
 
-def _apply_limit(truth: GroundTruth, weights: LossWeights) -> GroundTruth:
-    return truth if weights.mask_by_truth_below is None else truth.below(weights.mask_by_truth_below)
-
-
-def _mask_by_truth(maps: ParallaxMaps, truth: GroundTruth, weights: LossWeights, stride: int) -> ParallaxMaps:
-    """Restrict the masks of the maps to pixels of known, positive disparity within the limit."""
+def _mask_by_truth(maps: ParallaxMaps, truth: GroundTruth, limit: float, stride: int) -> ParallaxMaps:
+    """Restrict the masks of the maps to pixels of known, positive disparity below the limit."""
     known = []
-    for each in _apply_limit(truth, weights).both:
+    for each in truth.below(limit).both:
         disparity, finite = sample_truth(each, each.isfinite(), stride)
         known.append(finite & (disparity > 0))
     unlabelled = ~truth.both[1].isfinite().flatten(1).any(1)  # pairs without right ground truth

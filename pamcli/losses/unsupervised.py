@@ -7,32 +7,19 @@ and nothing is copied to the host.
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pamcli.losses.supervised import Quotient, masked_mean
 from pamcli.networks.parallax import ParallaxMaps, cycle_map, gather_features
 
 SSIM_SHARE = 0.85  # alpha of Equation 10
 
 _WINDOW, _SIGMA = 11, 1.5  # of SSIM, px
 _C1, _C2 = 0.01**2, 0.03**2
-
-
-@dataclass(frozen=True)
-class Quotient:
-    """An undivided mean, so that several processes can sum both parts before the division."""
-
-    total: Tensor  # scalar, differentiable
-    count: Tensor  # scalar float, detached: the paper's N; zero for an empty mask
-
-
-def masked_mean(values: Tensor, mask: Tensor) -> Quotient:
-    """Return the mean of `values` over the pixels of `mask`, both (B, H, W)."""
-    return Quotient(torch.where(mask, values, 0).sum(), mask.sum().float())
 
 
 def photometric_loss(left: Tensor, right: Tensor, disparity: Tensor, valid: Tensor) -> Quotient:

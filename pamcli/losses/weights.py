@@ -47,6 +47,12 @@ class LossWeights:
         return any(terms)
 
     @property
+    def unsupervised(self) -> bool:
+        """True if any term needs no ground truth."""
+        terms = self.photometric, self.super_resolution, self.charbonnier, self.psnr
+        return self.uses_attention or any(terms)
+
+    @property
     def uses_attention(self) -> bool:
         """True if any term of L_PAM is active."""
         return bool(self.pam and (self.pam_photometric or self.pam_smoothness or self.pam_cycle))

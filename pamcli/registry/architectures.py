@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pamcli.errors import UsageError, did_you_mean
 from pamcli.registry.resolution import MatchSize
@@ -24,39 +24,16 @@ IMAGE_STD = (0.229, 0.224, 0.225)
 PAPER = "paper"  # the published or default network, from which every other variant differs
 
 
-@dataclass(frozen=True)
-class Variant:
+WITHOUT_WEIGHTS = ("consistency",)  # keys of variants that have the same weights
+
+
+class Variant(NamedTuple):
     """The building blocks of a network."""
 
     values: Mapping[str, str | int]
-    published: Mapping[str, str | int]  # the values of the published network
-
-    @property
-    def changes(self) -> list[str]:
-        """Differences from the published network, as KEY=VALUE."""
-        return [f"{key}={value}" for key, value in self.values.items() if value != self.published[key]]
-
-    def __str__(self) -> str:
-        return ",".join(self.changes) or PAPER
-
-    @property
-    def weights_variant(self) -> "Variant":
-        """The variant of the same weights that differs least from the published network."""
-        without = {key: value for key, value in self.published.items() if key in WITHOUT_WEIGHTS}
-        return Variant({**self.values, **without}, self.published)
-
-    @property
-    def missing_parts(self) -> list[str]:
-        absent = {"refinement=none": "refine", "views=left": "pam"}
-        return [absent[change] for change in self.changes if change in absent]
-
-    @property
-    def has_attention(self) -> bool:
-        """True if the losses have attention maps; cost volumes are converted to maps too."""
-        return not {"views=left", "matching=stacked"} & {*self.changes}
-
-
-WITHOUT_WEIGHTS = ("consistency",)  # keys of variants that have the same weights
+    changes: list[str]  # differences from the published network, as KEY=VALUE
+    text: str  # the same, as weights files name it
+    of_weights: str  # the variant of the same weights that differs least from the published network
 
 
 @dataclass(frozen=True)
@@ -126,9 +103,9 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 # networks to train by default: the paper's
 TRAINED: Mapping[Task, str] = {"disparity": "pasmnet", "superres": "passrnet"}
 
-
-def list_architectures(task: Task) -> tuple[str, ...]:
-    return tuple(row.name for row in ARCHITECTURES.values() if row.task == task)
+NETWORKS: Mapping[Task, tuple[str, ...]] = {
+    task: tuple(row.name for row in ARCHITECTURES.values() if row.task == task) for task in TRAINED
+}
 
 
 def default_weights(task: Task, scale: int = 1) -> str:
@@ -150,9 +127,13 @@ def parse_variant(architecture: str, text: str) -> Variant:
             allowed = ", ".join(map(str, known[key]))
             raise UsageError(f"{key} of {architecture} must be one of {allowed}, got {given!r}")
         values[key] = chosen[0]
-    variant = Variant(values, row.published)
+    changes, stored = [], []
+    for key, value in values.items():
+        if value != row.published[key]:
+            changes.append(f"{key}={value}")
+            stored += changes[-1:] if key not in WITHOUT_WEIGHTS else []
     for group in row.exclusive:
-        both = [each for each in variant.changes if {each, each.partition("=")[0]} & {*group}]
+        both = [each for each in changes if {each, each.partition("=")[0]} & {*group}]
         if len(both) > 1:
             raise UsageError(f"{both[0]} cannot be combined with {both[1]}", "use only one of them")
-    return variant
+    return Variant(values, changes, ",".join(changes) or PAPER, ",".join(stored) or PAPER)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pamcli.errors import UsageError
-from pamcli.registry.architectures import Task, list_architectures
+from pamcli.registry.architectures import NETWORKS, Task
 from pamcli.settings.options import flag, forbid, option, require
 from pamcli.settings.parsing import CropSize, DataSet, KeyValue, MaxDisparity, Name, Weights
 from pamcli.settings.shared import FORM, Device
@@ -15,7 +15,7 @@ RESUME_OPTIONS = {"resume", "device", "workers", "compile", "max_minutes", "step
 
 
 def _declare_network(task: Task) -> Any:
-    names = "|".join(list_architectures(task))
+    names = "|".join(NETWORKS[task])
     return option("Train this network [default: that of the recipe or of --from].", metavar=names)
 
 

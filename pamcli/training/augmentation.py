@@ -4,9 +4,9 @@ Images are (H, W, 3) RGB uint8; ground truth is (H, W) float32, px, NaN where un
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any
+from operator import attrgetter
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -72,10 +72,10 @@ class Augmentation:
 
 
 FAULTS = tuple(each.name for each in fields(Augmentation)[-9:])  # settings of `camera_faults`
+get_faults = attrgetter(*FAULTS)
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """An augmented pair as network input; masks are (H, W) bool."""
 
     left: NDArray[np.uint8]
@@ -84,9 +84,9 @@ class Example:
     right_disparity: NDArray[np.float32]
     visible: NDArray[np.bool_]  # left pixels of known disparity, visible in both images
     right_visible: NDArray[np.bool_]
+    left_only: bool = False  # true if the data set has left ground truth only, as pseudo-labels are
     left_high: NDArray[np.uint8] | None = None  # super-resolution: (sH, sW, 3), the images before downscaling
     right_high: NDArray[np.uint8] | None = None
-    left_only: bool = False  # true if the data set has left ground truth only, as pseudo-labels are
 
 
 @dataclass(frozen=True)
@@ -114,12 +114,12 @@ class Crop:
         spare = _scale_side(width, self.scale_x) - self.left - self.width
         return replace(self, width=self.width + max(0, min(columns, spare)))
 
-    def rows(self, first: int = 0, step: int = 1) -> NDArray[np.intp]:
-        """Return the original rows nearest to the window's rows first, first + step, ..."""
-        return _find_nearest(self.top, self.height, self.scale_y, first, step)
-
-    def columns(self, first: int = 0, step: int = 1) -> NDArray[np.intp]:
-        return _find_nearest(self.left, self.width, self.scale_x, first, step)
+    def find_pixels(self, first: int = 0, step: int = 1) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the original rows and columns nearest to the window's pixels first, first + step, ..."""
+        # Centre i of the scaled image lies in pixel (i + 1/2) / scale, rounded down.
+        rows = (self.top + np.arange(first, self.height, step) + 0.5) / self.scale_y
+        columns = (self.left + np.arange(first, self.width, step) + 0.5) / self.scale_x
+        return rows.astype(np.intp), columns.astype(np.intp)
 
     def cut(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Cut the window (height, width, 3) from an image; scaling is bicubic with antialiasing."""
@@ -134,12 +134,6 @@ class Crop:
         return np.asarray(whole.resize(size, Image.Resampling.BICUBIC, box))
 
 
-def _find_nearest(start: int, count: int, scale: float, first: int, step: int) -> NDArray[np.intp]:
-    """Map pixel centres: centre i of the scaled image lies in pixel (i + 1/2) / scale, rounded down."""
-    positions = start + np.arange(first, count, step)
-    return np.asarray(np.floor((positions + 0.5) / scale), np.intp)
-
-
 def _scale_side(side: int, scale: float) -> int:
     return int(side * scale + 1e-6)  # tolerates the rounding of scales computed to fit
 
@@ -149,7 +143,7 @@ def choose_crop(
 ) -> Crop:
     """Choose a random window of (height, width) px at multiples of `grid`; upscale small images."""
     scale = math.exp(rng.uniform(math.log(augmentation.smallest), math.log(augmentation.largest)))
-    stretch = _draw_factor(rng, augmentation.stretch) ** 0.5
+    stretch = ((1 + augmentation.stretch) ** rng.uniform(-1, 1)) ** 0.5
     scale_y, scale_x = scale / stretch, scale * stretch
     upscale = max(1.0, crop[0] / (height * scale_y), crop[1] / (width * scale_x))
     scale_y, scale_x = scale_y * upscale, scale_x * upscale
@@ -169,18 +163,26 @@ def flip_randomly(rng: Generator, example: Example, augmentation: Augmentation) 
 
 def mirror_example(example: Example) -> Example:
     """Mirror the example: the mirrored right image becomes the left one."""
-    parts = _map_parts(example, np.fliplr)
-    return Example(*(parts[place] for place in (1, 0, 3, 2, 5, 4, 7, 6, 8)))
+    turned = flip_example(example, axis=1)
+    return Example(
+        turned.right,
+        turned.left,
+        turned.right_disparity,
+        turned.disparity,
+        turned.right_visible,
+        turned.visible,
+        turned.left_only,
+        turned.right_high,
+        turned.left_high,
+    )
 
 
-def flip_example(example: Example) -> Example:
-    """Flip the example upside down; disparities stay the same."""
-    return Example(*_map_parts(example, np.flipud))
-
-
-def _map_parts(example: Example, change: Callable[[Any], Any]) -> list[Any]:
-    *parts, left_only = vars(example).values()
-    return [*(None if each is None else change(each) for each in parts), left_only]
+def flip_example(example: Example, axis: int = 0) -> Example:
+    """Flip all images and maps: upside down, or, with `axis` 1, left to right; disparities stay the same."""
+    parts: list[Any] = []
+    for part in example:
+        parts.append(np.flip(part, axis) if isinstance(part, np.ndarray) else part)
+    return Example(*parts)
 
 
 def jitter(
@@ -194,10 +196,10 @@ def jitter(
     for view in (left, right):
         own = _draw_light(rng, by.view_brightness, by.view_contrast, by.view_gamma, by.view_colour)
         sigma, noise = float(rng.uniform(0, by.blur)), float(rng.uniform(0, by.noise))
-        tables = _make_tables(both * own)
+        light = both * own
         view = apply_blur(view, sigma)
-        if tables is not None:
-            view = np.asarray(Image.fromarray(np.ascontiguousarray(view)).point(tables))
+        if (light != 1).any():
+            view = np.asarray(Image.fromarray(np.ascontiguousarray(view)).point(_make_tables(light)))
         if noise:
             grain = rng.standard_normal(view.shape, np.float32)
             view = np.clip(np.rint(view + 255 * noise * grain), 0, 255).astype(np.uint8)
@@ -210,7 +212,7 @@ def degrade_inputs(rng: Generator, example: Example, augmentation: Augmentation)
     if rng.random() >= augmentation.camera:
         return example
     left, right = (draw_degradation(rng)(view, rng) for view in (example.left, example.right))
-    return replace(example, left=left, right=right)
+    return example._replace(left=left, right=right)
 
 
 def permute_colours(rng: Generator, images: Views, augmentation: Augmentation) -> Views:
@@ -225,21 +227,19 @@ def _draw_light(
     rng: Generator, brightness: float, contrast: float, gamma: float, colour: float
 ) -> NDArray[np.float64]:
     """Return random factors of contrast and exponent, and of the brightness of three channels."""
-    shared, light = [_draw_factor(rng, contrast), _draw_factor(rng, gamma)], _draw_factor(rng, brightness)
-    return np.array([*shared, *(light * _draw_factor(rng, colour) for _ in range(3))])
+    factors = []
+    for beyond in (contrast, gamma, brightness, colour, colour, colour):
+        factors.append((1 + beyond) ** rng.uniform(-1, 1))
+    light = np.array(factors[:2] + factors[3:])
+    light[2:] *= factors[2]
+    return light
 
 
-def _make_tables(light: NDArray[np.float64]) -> list[int] | None:
-    """Return lookup tables for red, green and blue, concatenated; None = unchanged."""
-    if (light == 1).all():
-        return None
+def _make_tables(light: NDArray[np.float64]) -> list[int]:
+    """Return lookup tables for red, green and blue, concatenated."""
     contrast, gamma, gains = light[0], light[1], light[2:]
     levels = ((np.arange(256) / 255) ** gamma - 0.5) * contrast + 0.5
     return [*map(int, np.rint(np.outer(255 * gains, levels)).clip(0, 255).ravel())]
-
-
-def _draw_factor(rng: Generator, beyond: float) -> float:
-    return float((1 + beyond) ** rng.uniform(-1, 1))
 
 
 def erase_rectangle(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
@@ -257,6 +257,6 @@ def erase_rectangle(rng: Generator, example: Example, augmentation: Augmentation
     right_visible[covered] = False
     match = np.arange(width) - example.disparity[top : top + rows]
     visible[top : top + rows] &= ~((match > left - 1) & (match < left + columns))
-    return replace(
-        example, right=right, right_disparity=right_disparity, visible=visible, right_visible=right_visible
+    return example._replace(
+        right=right, right_disparity=right_disparity, visible=visible, right_visible=right_visible
     )

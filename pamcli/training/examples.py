@@ -13,7 +13,7 @@ import traceback
 import warnings
 import zipfile
 from collections import abc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,7 +99,7 @@ _REACH = 2  # px of the reduced image around each pixel that `imresize` reads wh
 
 
 class StepBatch(NamedTuple):
-    """The pairs of one step; images are uint8 until `to` makes them float32 in [0, 1]."""
+    """The pairs of one step; images are uint8 until `parts` makes them float32 in [0, 1]."""
 
     left: Tensor  # (B, 3, H, W); low resolution for super-resolution
     right: Tensor
@@ -108,42 +108,33 @@ class StepBatch(NamedTuple):
     truth: GroundTruth | None = None  # NaN for pairs without labels
     prepared: float = 0.0  # CPU time of its preparation, s
 
-    def parts(self, count: int) -> Iterator[StepBatch]:
-        """Split the batch into up to `count` parts of nearly equal size."""
-        for pairs in torch.arange(len(self.left)).tensor_split(min(count, len(self.left))):
-            first, last = int(pairs[0]), int(pairs[-1])
-            yield self._map(lambda values, a=first, b=last + 1: values[a:b])  # type: ignore[misc]
-
     @classmethod
-    def of(cls, examples: Sequence[Example]) -> StepBatch:
+    def of(cls, examples: Sequence[Example], prepared: float = 0.0) -> StepBatch:
         """Stack examples of one size into a batch."""
+        stacked: dict[str, Any] = {}
+        for name, values in zip(Example._fields, zip(*examples, strict=True), strict=True):
+            parts = None if values[0] is None else torch.from_numpy(np.stack(values))
+            if parts is not None and parts.dtype == torch.uint8:
+                parts = parts.permute(0, 3, 1, 2).contiguous()
+            stacked[name] = parts
+        left, right, left_high, right_high = map(stacked.pop, cls._fields[:4])
+        return cls(left, right, left_high, right_high, GroundTruth(**stacked), prepared)
 
-        def stack(name: str) -> Tensor:
-            return torch.from_numpy(np.stack([getattr(example, name) for example in examples]))
+    def parts(self, count: int, device: torch.device | str) -> Iterator[StepBatch]:
+        """Split the batch into up to `count` parts of nearly equal size.
 
-        def stack_views(name: str) -> Tensor:
-            return stack(name).permute(0, 3, 1, 2).contiguous()
-
-        truth = GroundTruth(*map(stack, GroundTruth._fields))
-        batch = cls(stack_views("left"), stack_views("right"), truth=truth)
-        if examples[0].left_high is None:
-            return batch
-        return batch._replace(left_high=stack_views("left_high"), right_high=stack_views("right_high"))
-
-    def to(self, device: torch.device | str) -> StepBatch:
-        """Move the batch to a device, with images as floats, without waiting for the device."""
-
-        def move(values: Tensor) -> Tensor:
-            values = values.to(device, non_blocking=True)
-            return values.float().div_(255) if values.dtype == torch.uint8 else values
-
-        return self._map(move)
-
-    def _map(self, change: Callable[[Tensor], Tensor]) -> StepBatch:
-        views = (None if view is None else change(view) for view in self[:4])
-        parts = (None if each is None else change(each) for each in self.truth or ())
-        truth = None if self.truth is None else GroundTruth._make(parts)
-        return StepBatch._make((*views, truth, self.prepared))
+        Each is moved to the device with images as floats, without waiting for the device.
+        """
+        for pairs in torch.arange(len(self.left)).tensor_split(min(count, len(self.left))):
+            at = slice(int(pairs[0]), int(pairs[-1]) + 1)
+            moved: list[Any] = []
+            for values in (*self[:4], *(self.truth or ())):
+                if values is not None:
+                    values = values[at].to(device, non_blocking=True)
+                    values = values.float().div_(255) if values.dtype == torch.uint8 else values
+                moved.append(values)
+            moved[4:] = [None if self.truth is None else GroundTruth(*moved[4:])]
+            yield StepBatch(*moved)
 
 
 class Examples:
@@ -154,9 +145,8 @@ class Examples:
     ) -> None:
         """Prepare a run's examples. `sources`: data sets and sampling weights; `folder`: scene cache."""
         self.recipe, self.seed, self.scale = recipe, recipe.seed, recipe.scale
-        self.sources = [source for source, _ in sources]
-        weights = np.array([weight for _, weight in sources], np.float64)
-        weights /= weights.max()  # keeps their sum finite
+        self.sources, given = zip(*sources, strict=True)
+        weights = np.array(given, np.float64) / max(given)  # keeps their sum finite
         self.shares = weights / weights.sum()
         self._caches: dict[int, SceneCache] = {}
         scenes, pace = recipe.scenes, recipe.batch / recipe.count_most_pairs(recipe.batch)
@@ -177,7 +167,7 @@ class Examples:
         Raises InputError that names a damaged file.
         """
         rng = default_rng((self.seed, position, _CHANGES))
-        place = self._choose_source(position)
+        place = int(default_rng((self.seed, position, _CHOICE)).choice(len(self.sources), p=self.shares))
         source, by = self.sources[place], self.recipe.augmentation
         cache = self._caches.get(place)
         sample = cache.scene(position) if cache else self._sample(source, position, size)
@@ -194,20 +184,16 @@ class Examples:
         if left_alone and rng.random() < by.synthesize_right:
             example = _synthesize(rng, sample, crop)
         else:
-            left, right = (crop.cut(to_uint8(view)) for view in (sample.left, sample.right))
-            example = Example(left, right, *_crop_truths(sample, crop, first=0, step=1))
+            left, right = crop.cut(to_uint8(sample.left)), crop.cut(to_uint8(sample.right))
+            example = Example(left, right, *_crop_truths(sample, crop))
         if left_alone and rng.random() < by.occluders:
             example = insert_occluders(rng, example)
         example = augment.flip_randomly(rng, example, by)
         left, right = augment.jitter(rng, example.left, example.right, by)
-        if any(getattr(by, name) for name in augment.FAULTS):
+        if any(augment.get_faults(by)):
             left, right = apply_faults(default_rng((self.seed, position, _FAULTS)), left, right, by)
-        example = replace(example, left=left, right=right, left_only=left_alone)
+        example = example._replace(left=left, right=right, left_only=left_alone)
         return augment.erase_rectangle(rng, example, by)
-
-    def _choose_source(self, position: int) -> int:
-        rng = default_rng((self.seed, position, _CHOICE))
-        return int(rng.choice(len(self.sources), p=self.shares))
 
     def _sample(self, source: Source, position: int, size: tuple[int, int]) -> Sample:
         """Return the sample at a position: shuffled passes over one data set, random choice among several."""
@@ -252,10 +238,10 @@ class Examples:
 def _synthesize(rng: Generator, sample: Sample, crop: Crop) -> Example:
     """Return a crop whose right image is synthesized from the left one, if any disparity is known."""
     assert sample.disparity is not None
-    largest = np.nanmax(sample.disparity[crop.rows()], initial=0) * crop.scale_x * NEARER
+    largest = np.nanmax(sample.disparity[crop.find_pixels()[0]], initial=0) * crop.scale_x * NEARER
     wide = crop.extend(math.ceil(largest), sample.left.shape[1])
     left, right = (wide.cut(to_uint8(view)) for view in (sample.left, sample.right))
-    disparity, right_disparity, visible, right_visible = _crop_truths(sample, wide, first=0, step=1)
+    disparity, right_disparity, visible, right_visible = _crop_truths(sample, wide)
     if np.isfinite(disparity).any():
         right, disparity, right_disparity, visible = synthesize_right_view(rng, left, right, disparity)
         right_visible = np.arange(wide.width) + right_disparity <= crop.width - 1  # known means visible
@@ -265,20 +251,23 @@ def _synthesize(rng: Generator, sample: Sample, crop: Crop) -> Example:
 
 
 def _crop_truths(
-    sample: Sample, crop: Crop, first: int, step: int
+    sample: Sample, crop: Crop, first: int = 0, step: int = 1
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
     """Return disparities and visibility of both images at the crop's pixels first, first + step, ...
 
     Visibility is computed on whole rows, because occluders may lie outside the crop.
     """
-    rows, columns = crop.rows(first, step), crop.columns(first, step)
+    rows, columns = crop.find_pixels(first, step)
     shape = len(rows), len(columns)
-    truths = sample.disparity, sample.right_disparity
-    if all(truth is None for truth in truths):
+    if sample.disparity is None and sample.right_disparity is None:
         unknown, nothing = np.full(shape, np.nan, np.float32), np.zeros(shape, np.bool_)
         return unknown, unknown.copy(), nothing, nothing.copy()
-    none = torch.full((len(rows), sample.left.shape[1]), torch.nan)
-    lines = [none if truth is None else torch.from_numpy(truth[rows]) for truth in truths]
+    lines = []
+    for truth in (sample.disparity, sample.right_disparity):
+        whole = (
+            np.full((len(rows), sample.left.shape[1]), np.nan, np.float32) if truth is None else truth[rows]
+        )
+        lines.append(torch.from_numpy(whole))
     # From the data set if given, else where both disparities agree, else where nothing nearer occludes.
     both = lines[0][None], lines[1][None]
     seen = find_visible_left(*both)[0] if sample.visible is None else torch.from_numpy(sample.visible[rows])
@@ -306,8 +295,10 @@ class _Steps(Dataset["StepBatch | Exception"]):
         size = recipe.crop_at(step, self.steps)
         start = (step * self.world + self.rank) * recipe.count_most_pairs(self.batch)
         try:
-            pairs = [self.examples.at(start + i, size) for i in range(recipe.count_pairs(self.batch, size))]
-            return StepBatch.of(pairs)._replace(prepared=time.process_time() - begun)
+            pairs = []
+            for position in range(start, start + recipe.count_pairs(self.batch, size)):
+                pairs.append(self.examples.at(position, size))
+            return StepBatch.of(pairs, time.process_time() - begun)
         except Exception as error:  # noqa: BLE001 - raised where the batch is used
             if not isinstance(error, PamError):
                 error.add_note(f"(raised in)\n{traceback.format_exc()}")

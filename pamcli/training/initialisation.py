@@ -72,7 +72,7 @@ def _load_weights(weights: str, recipe: Recipe) -> Network:
     if recipe.scale is not None and spec.scale != recipe.scale:
         state = halve_scale(state)
     begun = build_network(recipe.model_spec())
-    if parse_variant(spec.architecture, spec.variant).weights_variant != recipe.form.weights_variant:
+    if parse_variant(spec.architecture, spec.variant).of_weights != recipe.form.of_weights:
         state = deepen(state, begun.state_dict())
     begun.load_state_dict(state)
     return begun.eval()
@@ -97,11 +97,13 @@ def check_weights(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
     if spec.architecture != wanted:
         hint = f"set `from` to weights of {wanted}, or `network` {spec.architecture}"
         raise ModelError(f"{weights} has weights of {spec.architecture}, but the run trains {wanted}", hint)
-    stored = parse_variant(spec.architecture, spec.variant).weights_variant
-    form, trained = str(stored), str(recipe.form.weights_variant)
+    form = parse_variant(spec.architecture, spec.variant).of_weights
+    trained = recipe.form.of_weights
     if form != trained and (form, trained) != (PAPER, "blocks=32"):
         hint = f"set `variant` {spec.variant}; only a passrnet2 of 16 blocks can be extended, to 32"
-        raise UsageError(f"{weights} has the variant {spec.variant}, but the run trains {recipe.form}", hint)
+        raise UsageError(
+            f"{weights} has the variant {spec.variant}, but the run trains {recipe.form.text}", hint
+        )
     if spec.scale != recipe.scale and (spec.scale, recipe.scale) != (4, 2):
         problem = f"{weights} upscales by {spec.scale}, but the run trains x{recipe.scale}"
         raise UsageError(problem, "only x4 weights can be converted, to x2")

@@ -4,6 +4,8 @@ import math
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 from numpy.random import default_rng
@@ -14,11 +16,11 @@ from pamcli.errors import UsageError
 from pamcli.losses.weights import LossWeights
 from pamcli.registry import architectures as table
 from pamcli.registry.architectures import (
+    NETWORKS,
     PAPER,
     Architecture,
     Task,
     Variant,
-    list_architectures,
     parse_variant,
 )
 from pamcli.registry.catalog import ModelSpec
@@ -27,6 +29,8 @@ from pamcli.training.augmentation import Augmentation
 from pamcli.validation import Count, NonNegative, Positive, Share, validate_fields
 
 ONE_CYCLE_START = 1 / 25  # initial rate of one-cycle, relative to the peak
+WITHOUT_ATTENTION = {"views=left", "matching=stacked"}  # changes of a variant without attention maps
+WITHOUT_PART = {"refinement=none": "refine", "views=left": "pam"}  # changes that remove a part
 _SIZES = 4  # random stream of a seed, among those in `examples`
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 FractionFromZero = Annotated[float, Field(ge=0, lt=1)]
@@ -162,8 +166,8 @@ class Recipe:
     keep: Count = 3  # number of checkpoints to keep
 
     def __post_init__(self) -> None:
-        if self.architecture not in list_architectures(self.task):
-            known = ", ".join(list_architectures(self.task))
+        if self.architecture not in NETWORKS[self.task]:
+            known = ", ".join(NETWORKS[self.task])
             raise UsageError(f"{self.architecture} does not support {self.task}", f"networks: {known}")
         if (self.steps is None) == (self.epochs is None):
             raise UsageError("a recipe must have either `steps` or `epochs`", "set exactly one of them")
@@ -185,7 +189,7 @@ class Recipe:
             return
         if self.scale is not None or self.initialisation == "upscaler":
             raise UsageError("`scale` and the initialisation upscaler are for super-resolution only")
-        for size in (self.crop, *(each.crop for each in self.sizes)):
+        for size in (self.crop, *map(attrgetter("crop"), self.sizes)):
             if size[0] % self.row.multiple or size[1] % self.row.multiple:
                 problem = f"a crop of {format_size(size)} does not fit {self.architecture}"
                 raise UsageError(problem, f"both sides must be multiples of {self.row.multiple} px")
@@ -198,7 +202,7 @@ class Recipe:
                 problem = f"crops of {format_size(size.crop)} have {len(size.shares)} shares, but the run has"
                 hint = "give one share per phase; `phases` holds the fractions of the run that separate them"
                 raise UsageError(f"{problem} {len(self.phases) + 1} phases", hint)
-        for shares in zip(*(size.shares for size in self.sizes), strict=True):
+        for shares in zip(*map(attrgetter("shares"), self.sizes), strict=True):
             if sum(shares) > 1 + 1e-9:
                 raise UsageError(f"the shares of all sizes must add up to at most 1, got {sum(shares):g}")
 
@@ -211,25 +215,27 @@ class Recipe:
                     f"{self.architecture} does not have the loss term {name}",
                     f"use a recipe without losses.{name}: pam guide recipes",
                 )
-        attention = self.losses.uses_attention or self.losses.likelihood
-        if attention and not self.form.has_attention:
+        form, attention = self.form, self.losses.uses_attention or self.losses.likelihood
+        if attention and WITHOUT_ATTENTION & {*form.changes}:
             problem = f"a network with variant {self.variant} has no attention, which the loss needs"
             raise UsageError(problem, "set losses.pam=0 and losses.likelihood=0")
-        if self.augmentation.camera and "consistency=bicubic" in self.form.changes:
+        if self.augmentation.camera and "consistency=bicubic" in form.changes:
             problem = "a network with consistency=bicubic cannot remove noise and JPEG artefacts"
-            raise UsageError(problem, f"set `variant` {self.form.weights_variant}, or augmentation.camera=0")
-        if not (self.losses.supervised or self.has_unsupervised_terms):
+            raise UsageError(problem, f"set `variant` {form.of_weights}, or augmentation.camera=0")
+        if not (self.losses.supervised or self.losses.unsupervised):
             raise UsageError("every loss term has weight 0", "set at least one weight above 0")
 
     def _check_parts(self) -> None:
-        without = self.form.missing_parts
-        known = [part for part in self.row.parts if part not in without]
+        known = [*self.row.parts]
+        for change in {*self.form.changes} & WITHOUT_PART.keys():
+            known.remove(WITHOUT_PART[change])
         names = [*(self.only.split(",") if self.only else ()), *self.rates]
-        wrong = [name for name in names if self.row.get_part(name) not in known]
-        if self.reinitialise is not None and self.reinitialise not in known:
-            wrong.append(self.reinitialise)
-        if wrong:
-            raise UsageError(f"{self.architecture} has no part {wrong[0]!r}", f"parts: {', '.join(known)}")
+        parts = dict(zip(names, map(self.row.get_part, names), strict=True))
+        if self.reinitialise is not None:
+            parts[self.reinitialise] = self.reinitialise
+        for name, part in parts.items():
+            if part not in known:
+                raise UsageError(f"{self.architecture} has no part {name!r}", f"parts: {', '.join(known)}")
 
     @property
     def architecture(self) -> str:
@@ -248,7 +254,7 @@ class Recipe:
         """Return the description for a weights file. `training`: a sentence on data and accuracy."""
         return ModelSpec(
             self.architecture,
-            variant=str(self.form),
+            variant=self.form.text,
             scale=self.scale,
             max_disparity=self.max_disparity,
             training=training,
@@ -256,21 +262,14 @@ class Recipe:
 
     def get_rate(self, key: str) -> float:
         """Return the learning-rate factor of a weight by its key; 0 = frozen."""
-
-        def fits(part: str) -> bool:
-            return part == self.row.get_part(key) or f"{key}.".startswith(f"{part}.")
-
-        if self.only and not any(map(fits, self.only.split(","))):
+        # The part, then the modules that contain the weight, the innermost last.
+        names = [self.row.get_part(key), *accumulate(key.split("."), "{}.{}".format)]
+        if self.only and not {*names} & {*self.only.split(",")}:
             return 0.0
-        found = [*filter(fits, self.rates)]
-        nearest = max(found, key=lambda part: (part not in self.row.parts, len(part)), default=None)
-        return 1.0 if nearest is None else self.rates[nearest]
-
-    @property
-    def has_unsupervised_terms(self) -> bool:
-        """True if any loss term needs no ground truth."""
-        terms = "photometric", *table.UPSCALING_TERMS
-        return self.losses.uses_attention or any(getattr(self.losses, name) for name in terms)
+        for name in reversed(names):
+            if name in self.rates:
+                return self.rates[name]
+        return 1.0
 
     def count_steps(self, pairs: int | None) -> int:
         """Return the number of steps for `pairs` per pass over the data, None if endless."""
@@ -299,4 +298,7 @@ class Recipe:
         return max(1, round(batch * self.crop[0] * self.crop[1] / (crop[0] * crop[1])))
 
     def count_most_pairs(self, batch: int) -> int:
-        return max(self.count_pairs(batch, crop) for crop in (self.crop, *(size.crop for size in self.sizes)))
+        most = batch
+        for size in self.sizes:
+            most = max(most, self.count_pairs(batch, size.crop))
+        return most

@@ -4,7 +4,6 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import fields
 from functools import reduce
 from importlib import resources
 from pathlib import Path
@@ -18,7 +17,7 @@ from pamcli.errors import InputError, ModelError, UsageError, did_you_mean
 from pamcli.files.json_files import Text, check_json
 from pamcli.files.paths import quote
 from pamcli.files.safe_reading import parse_json, read_text
-from pamcli.registry.architectures import ARCHITECTURES, TRAINED, Task, list_architectures, parse_variant
+from pamcli.registry.architectures import ARCHITECTURES, NETWORKS, TRAINED, Task, parse_variant
 from pamcli.registry.catalog import DEFAULT_MATCHING, locate, read_header
 from pamcli.settings.training import TrainSettings
 from pamcli.training.recipe import Recipe
@@ -104,14 +103,15 @@ def change_recipe(
     `changes`: values of fields, which the settings complete before the recipe is checked.
     """
     values = _ADAPTER.dump_python(recipe, mode="json") | dict(changes or {})
-    known = [*_keys(values)]
     for key, text in settings.items():
         *groups, name = key.split(".", 1) if key.startswith("rates.") else key.split(".")
         place: Any = values
         for group in groups:
             place = place[group] if isinstance(place.get(group), dict) else {}
         if name not in place and groups != ["rates"]:
-            raise UsageError(describe_unknown(key, known, "setting"), "pam guide recipes lists the settings")
+            raise UsageError(
+                describe_unknown(key, [*_keys(values)], "setting"), "pam guide recipes lists the settings"
+            )
         place[name] = _parse_value(text, isinstance(place.get(name), bool))
     try:
         return parse_record(Recipe, json.dumps(values))
@@ -128,19 +128,21 @@ def make_recipe(settings: TrainSettings) -> Recipe:
     """
     task, name = settings.task, settings.recipe
     unsupervised = getattr(settings, "unsupervised", False)
-    given = {each.name: getattr(settings, each.name, None) for each in fields(Recipe)}
-    changes = {key: value for key, value in given.items() if value not in (None, [], (), "stored")}
-    changes = {key: tuple(value) if isinstance(value, list) else value for key, value in changes.items()}
+    changes: dict[str, Any] = {}
+    for key in Recipe.__dataclass_fields__:
+        value = getattr(settings, key, None)
+        if value not in (None, [], (), "stored"):
+            changes[key] = tuple(value) if isinstance(value, list) else value
     if settings.crop is not None:
         changes["crop"] = format_size(settings.crop[::-1])
-    if getattr(settings, "max_disparity", "stored") != "stored":
-        most = given["max_disparity"]
+    most: Any = getattr(settings, "max_disparity", "stored")
+    if most != "stored":
         changes["max_disparity"] = None if most is None else -(-most // 16) * 16
     if unsupervised and name is None and not {"start", "network", "variant"} & changes.keys():
         changes["start"] = DEFAULT_MATCHING
     stored = read_header(locate(changes["start"])).spec if "start" in changes else None
     network = changes.get("network")
-    known = list_architectures(task)
+    known = NETWORKS[task]
     if network is not None and network not in known:
         hint = f"{did_you_mean(network, known)}known: {', '.join(known)}"
         raise UsageError(f"unknown network {network!r}", hint)
@@ -174,7 +176,7 @@ def make_recipe(settings: TrainSettings) -> Recipe:
             changes.setdefault("scale", stored.scale)
         if network in (None, stored.architecture) and not from_file and stored.variant != recipe.variant:
             form = parse_variant(stored.architecture, stored.variant)
-            changes.setdefault("variant", str(form.weights_variant if recipe.augmentation.camera else form))
+            changes.setdefault("variant", form.of_weights if recipe.augmentation.camera else form.text)
     # Options and settings apply together: a network may need losses that the settings change.
     recipe = change_recipe(recipe, dict(settings.settings or ()), changes)
     if unsupervised and recipe.losses.needs_truth and not recipe.pseudo_labels:

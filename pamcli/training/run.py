@@ -170,7 +170,7 @@ def _check_truth(recipe: Recipe, examples: Examples, validator: Validator | None
     tested = examples.sources if recipe.losses.needs_truth and not recipe.pseudo_labels else []
     texts = [source.spec.text for source in tested if source.spec]
     if validator is not None and recipe.task == "disparity":
-        tested = tested + [source for spec, source in validator.sets if spec.text not in texts]
+        tested = [*tested, *[source for spec, source in validator.sets if spec.text not in texts]]
     for source in tested:
         if not source.endless and (warning := check_before_training(source)):
             observer.inform(warning)
@@ -193,7 +193,7 @@ def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, Un
         sources = [(spec, pairs) for spec, pairs, _ in unlabelled]
     elif not recipe.losses.needs_truth:
         sources = [(spec, source.without_truth()) for spec, source in sources]
-    elif recipe.losses.mask_by_truth_below is not None or not recipe.has_unsupervised_terms:
+    elif recipe.losses.mask_by_truth_below is not None or not recipe.losses.unsupervised:
         for spec, source in sources:
             if not source.has_truth():
                 problem = f"{quote(spec.text)} has no ground truth, which the recipe {recipe.name} needs"
@@ -278,7 +278,7 @@ def _describe(run: Run, trainer: Trainer) -> list[str]:
     """Return what a person should know at the start of a run."""
     recipe, compute = run.recipe, run.compute
     millions = sum(parameter.numel() for parameter in trainer.network.parameters()) / 1e6
-    form = f", variant {recipe.form}" if recipe.form.changes else ""
+    form = f", variant {recipe.form.text}" if recipe.form.changes else ""
     lines = [f"{recipe.architecture}{form}: {millions:.2f}M parameters"]
     lines.append(f"{run.about}; on {compute.device} in {compute.precision}")
     if (compute.device.type, compute.precision) == ("cpu", "bf16") and not devices.cpu_has_bf16():

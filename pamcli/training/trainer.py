@@ -62,8 +62,8 @@ class Trainer:
         problem = f"a batch of {len(batch.left)} pairs of {width}x{height} does not fit into memory"
         with catch_memory_errors(problem, "use a smaller `batch` or `crop`"), exact:
             self.optimizer.zero_grad(set_to_none=True)
-            for part in batch.parts(self.recipe.accumulate):
-                share, values = self.loss(part.to(self.compute.device))
+            for part in batch.parts(self.recipe.accumulate, self.compute.device):
+                share, values = self.loss(part)
                 if not share.requires_grad:
                     raise UsageError(f"no loss term depends on {self.recipe.only}, the only trained part")
                 counts = len(part.left) / len(batch.left)

@@ -118,19 +118,21 @@ class Occluder(NamedTuple):
     across: float  # increase of the disparity per column
     down: float
 
-    def views(self, height: int, width: int) -> Views:
-        return self.seen(height, width, from_right=False), self.seen(height, width, from_right=True)
-
     def seen(self, height: int, width: int, *, from_right: bool) -> View:
         """Render premultiplied colours (H, W, 3), opacity and disparity (H, W), NaN outside of its frame."""
         _, rows, texels = self.texture.shape
-        corners = [self.disparity + a * texels / FINER + b * rows / FINER
-                   for a in (0.0, self.across) for b in (0.0, self.down)]  # fmt: skip
-        nearest, farthest = (max(corners), min(corners)) if from_right else (0.0, 0.0)
-        down = _make_window(self.top, self.top + rows / FINER, height)
-        window = down, _make_window(self.left - nearest, self.left + texels / FINER - farthest, width)
-        points = [torch.arange(FINER * part.start, FINER * part.stop) for part in window]
-        y, x = torch.meshgrid(*((each + 0.5) / FINER - 0.5 for each in points), indexing="ij")
+        nearest = farthest = 0.0
+        if from_right:  # at the corners
+            rise, fall = self.across * texels / FINER, self.down * rows / FINER
+            nearest = self.disparity + max(0.0, rise) + max(0.0, fall)
+            farthest = self.disparity + min(0.0, rise) + min(0.0, fall)
+        window = (
+            _make_window(self.top, self.top + rows / FINER, height),
+            _make_window(self.left - nearest, self.left + texels / FINER - farthest, width),
+        )
+        y = (torch.arange(FINER * window[0].start, FINER * window[0].stop) + 0.5) / FINER - 0.5
+        x = (torch.arange(FINER * window[1].start, FINER * window[1].stop) + 0.5) / FINER - 0.5
+        y, x = torch.meshgrid(y, x, indexing="ij")
         offset = self.disparity - self.across * self.left + self.down * (y - self.top)
         columns = (x + offset) / (1 - self.across) if from_right else x
         places = ((columns - self.left) * (2 * FINER / texels) - 1, (y - self.top) * (2 * FINER / rows) - 1)
@@ -154,12 +156,15 @@ def insert_occluders(rng: Generator, example: Example) -> Example:
     """Insert up to `MOST` occluders into a pair with known disparities, each in front of what it covers."""
     if not np.isfinite(example.disparity).any():
         return example
-    image = example.left
+    image, size = example.left, example.disparity.shape
     behind, _ = fill_gaps(example.disparity)
     for _ in range(int(rng.integers(1, MOST + 1))):
         for _ in range(_TRIALS):
             thing = _make_occluder(rng, image, behind)
-            if thing is not None and _is_in_front(views := thing.views(*behind.shape), behind):
+            if thing is None:
+                continue
+            views = thing.seen(*size, from_right=False), thing.seen(*size, from_right=True)
+            if _is_in_front(views, behind):
                 example, behind = _insert(example, views, behind)
                 break
     return example
@@ -169,7 +174,7 @@ def _make_occluder(rng: Generator, image: Rgb, behind: Values) -> Occluder | Non
     """Return a random occluder in front of `behind` (H, W), or None if it would be too near."""
     height, width = behind.shape
     texture, slant = random_occluder(rng, image)
-    rows, columns = (side / FINER for side in texture.shape[1:])
+    rows, columns = texture.shape[1] / FINER, texture.shape[2] / FINER
     left, top = rng.uniform(-columns / 2, width - columns / 2), rng.uniform(-rows / 2, height - rows / 2)
     covered = behind[max(round(top), 0) : round(top + rows), max(round(left), 0) : round(left + columns)]
     if not covered.size:
@@ -178,7 +183,8 @@ def _make_occluder(rng: Generator, image: Rgb, behind: Values) -> Occluder | Non
     disparity = float(np.quantile(covered, 1 - _WRONG)) + nearer
     if disparity > NEAREST * width:
         return None
-    across, down = (slant * float(rng.normal()) * disparity / side for side in (columns, rows))
+    across = slant * float(rng.normal()) * disparity / columns
+    down = slant * float(rng.normal()) * disparity / rows
     return Occluder(texture, left, top, disparity, float(np.clip(across, -0.3, 0.3)), down)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pamcli.losses.supervised import Quotient
 from pamcli.losses.total import GroundTruth
-from pamcli.losses.unsupervised import Quotient
 from pamcli.networks.parallax import ParallaxMaps, attention
 
 HEIGHT, WIDTH = 32, 64

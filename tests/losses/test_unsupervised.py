@@ -12,15 +12,14 @@ from loss_examples import maps_of, random_costs, random_pictures, value
 from random_networks import normalised
 from torch import Tensor
 
+from pamcli.losses.supervised import Quotient, masked_mean
 from pamcli.losses.unsupervised import (
-    Quotient,
     appearance_loss,
     attention_cycle,
     attention_photometric,
     attention_smoothness,
     charbonnier_loss,
     downsample,
-    masked_mean,
     photometric_loss,
     smoothness_loss,
     squared_error_loss,

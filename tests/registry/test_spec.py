@@ -173,10 +173,10 @@ def test_what_has_no_size_is_no_safetensors_file() -> None:
 def test_a_text_is_read_and_written_shortly() -> None:
     paper = {"features": "hourglass", "scales": 3, "blocks": 4, "refinement": "hourglass", "volume": "none"}
     assert parse_variant("pasmnet", "paper").values == paper
-    assert str(parse_variant("pasmnet", "blocks=4,scales=3")) == "paper"
+    assert parse_variant("pasmnet", "blocks=4,scales=3").text == "paper"
     found = parse_variant("pasmnet", "refinement=none, blocks=2")
     assert found.values == paper | {"blocks": 2, "refinement": "none"}
-    assert str(found) == "blocks=2,refinement=none"
+    assert found.text == "blocks=2,refinement=none"
     assert parse_variant("passrnet", "volume=64").changes == ["volume=64"]
     assert parse_variant("pasmnet2", "paper").values == {"inner": "narrow"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import replace
 
 import numpy as np
@@ -36,8 +35,8 @@ def test_a_mirrored_pair_is_a_pair() -> None:
     assert np.array_equal(turned.disparity, whole.right_disparity[:, ::-1])
     assert turned.visible.sum() == whole.right_visible.sum()
     back = mirror_example(turned)
-    for field in dataclasses.fields(whole):
-        assert np.array_equal(getattr(back, field.name), getattr(whole, field.name)), field.name
+    for name, one, other in zip(whole._fields, back, whole, strict=True):
+        assert np.array_equal(one, other), name
 
 
 def test_upside_down_pairs_stay_pairs() -> None:
@@ -69,9 +68,9 @@ def test_turns_come_as_often_as_is_asked() -> None:
 def test_pairs_with_left_ground_truth_only_are_not_mirrored() -> None:
     whole = example(pair())
     unknown = np.full_like(whole.disparity, np.nan)
-    left_alone = dataclasses.replace(whole, right_disparity=unknown)
+    left_alone = whole._replace(right_disparity=unknown)
     assert flip_randomly(rng(), left_alone, Augmentation(mirror=1)) is left_alone
-    unlabelled = dataclasses.replace(left_alone, disparity=unknown)
+    unlabelled = left_alone._replace(disparity=unknown)
     assert np.array_equal(flip_randomly(rng(), unlabelled, Augmentation(mirror=1)).left, whole.right[:, ::-1])
 
 
@@ -99,9 +98,10 @@ def test_images_smaller_than_the_crop_are_upscaled_to_fit(size: tuple[int, int])
     crop = choose_crop(rng(), *size, (64, 128), Augmentation())
     assert crop.scale_x == crop.scale_y == max(64 / size[0], 128 / size[1])
     assert crop.cut(np.zeros((*size, 3), np.uint8)).shape == (64, 128, 3)
-    assert crop.rows()[[0, -1]].tolist() <= [size[0], size[0] - 1]
-    assert crop.rows().max() < size[0]
-    assert crop.columns().max() < size[1]
+    rows, columns = crop.find_pixels()
+    assert rows[[0, -1]].tolist() <= [size[0], size[0] - 1]
+    assert rows.max() < size[0]
+    assert columns.max() < size[1]
 
 
 @pytest.mark.parametrize(("scale_y", "scale_x"), [(1, 1), (0.5, 0.5), (2, 2), (1.37, 0.81), (0.3, 0.9)])
@@ -115,9 +115,10 @@ def test_cut_images_and_cut_truth_lie_on_each_other(scale_y: float, scale_x: flo
     crop = Crop(3, 7, 20, 40, scale_y, scale_x)
     found = crop.cut(picture).astype(float)
     inner = slice(4, -4), slice(4, -4)
-    assert np.abs(found[..., 0] - crop.columns()[None])[inner].max() <= 1
-    assert np.abs(found[..., 1] - crop.rows()[:, None])[inner].max() <= 1
-    assert np.abs((found[..., 0] - crop.columns()[None])[inner].mean()) < 0.51
+    rows, columns = crop.find_pixels()
+    assert np.abs(found[..., 0] - columns[None])[inner].max() <= 1
+    assert np.abs(found[..., 1] - rows[:, None])[inner].max() <= 1
+    assert np.abs((found[..., 0] - columns[None])[inner].mean()) < 0.51
 
 
 def test_a_wider_crop_stays_in_the_image() -> None:

@@ -174,6 +174,10 @@ def even(grey: int = 100, disparity: float = 3, width: int = 128, *, both: bool 
     return Example(view, view, truth, right, columns >= disparity, (columns < width - disparity) & both)
 
 
+def both_views(thing: Occluder) -> tuple[view_synthesis.View, view_synthesis.View]:
+    return thing.seen(48, 128, from_right=False), thing.seen(48, 128, from_right=True)
+
+
 @pytest.mark.parametrize(("across", "down"), [(0.0, 0.0), (0.2, 0.0), (-0.2, 0.1)])
 def test_a_thing_is_seen_in_both_views_where_its_disparity_says(across: float, down: float) -> None:
     waves = 0.5 + 0.4 * torch.sin(torch.arange(160) / 12)
@@ -197,7 +201,7 @@ def test_a_thing_is_seen_in_both_views_where_its_disparity_says(across: float, d
 def test_occluded_pixels_keep_their_truth_but_are_not_visible() -> None:
     texture = torch.cat((torch.zeros(3, 40, 24), torch.ones(1, 40, 24)))  # 12 x 20 px, black
     thing = Occluder(texture, 59.5, 9.5, 9, 0, 0)
-    changed, behind = view_synthesis._insert(even(), thing.views(48, 128), even().disparity)
+    changed, behind = view_synthesis._insert(even(), both_views(thing), even().disparity)
     own = np.zeros((48, 128), np.bool_)
     own[10:30, 60:72] = True
     assert (changed.left[own] == 0).all()
@@ -216,7 +220,7 @@ def test_occluded_pixels_keep_their_truth_but_are_not_visible() -> None:
 
 def test_the_truth_of_the_right_view_grows_where_there_is_one() -> None:
     thing = Occluder(torch.ones(4, 40, 24), 59.5, 9.5, 9, 0, 0)
-    changed, _ = view_synthesis._insert(even(both=True), thing.views(48, 128), even().disparity)
+    changed, _ = view_synthesis._insert(even(both=True), both_views(thing), even().disparity)
     there = changed.right_disparity == 9
     assert there.sum() == 20 * 12
     assert there[10:30, 51:63].all()
@@ -239,12 +243,12 @@ def test_an_occluder_must_be_in_front_in_both_views() -> None:
     board[:, 40:60] = 30  # at 10 to 29 of the right view
     there = {
         left: view_synthesis._is_in_front(
-            Occluder(torch.ones(4, 40, 24), left, 10, 12, 0, 0).views(48, 128), board
+            both_views(Occluder(torch.ones(4, 40, 24), left, 10, 12, 0, 0)), board
         )
         for left in (20, 45, 90)
     }
     assert there == {20: False, 45: False, 90: True}
-    assert view_synthesis._is_in_front(Occluder(torch.ones(4, 40, 24), 20, 10, 12, 0, 0).views(48, 128), wall)
+    assert view_synthesis._is_in_front(both_views(Occluder(torch.ones(4, 40, 24), 20, 10, 12, 0, 0)), wall)
 
 
 def test_every_thing_can_be_put_before_a_pair() -> None:
