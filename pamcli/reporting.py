@@ -28,7 +28,7 @@ class Reporter(Protocol):
 
 
 class SilentReporter:
-    """A `Reporter` and `Progress` that ignores all reports."""
+    """A `Reporter`, `Progress` and `training.journal.Observer` that ignores all reports."""
 
     watch: Callable[[int], Callable[[float], None]] | None = None
 
@@ -36,6 +36,7 @@ class SilentReporter:
         pass
 
     advance = expect = show = _ignore
+    on_start = on_step = on_log = on_validation = inform = _ignore
 
     def starting(self, what: str) -> AbstractContextManager[None]:
         return nullcontext()

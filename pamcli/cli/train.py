@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from pamcli.reporting import SILENT
 from pamcli.settings.training import TrainDisparitySettings, TrainSettings, TrainSuperresSettings
 
 if TYPE_CHECKING:
-    from pamcli.training.journal import Entry, Observer
+    from pamcli.training.journal import Entry
     from pamcli.training.loop import Stop
     from pamcli.training.validation import ValidationResult
 
@@ -48,7 +48,7 @@ def superres(settings: TrainSuperresSettings, console: Console) -> None:
 
 
 def _train(settings: TrainSettings, console: Console) -> None:
-    from pamcli.training.train import plan_run
+    from pamcli.training.recipes import plan_run
 
     folder, recipe = plan_run(settings)
     # Only from here on is torch needed: wrong options are reported before it loads.
@@ -59,7 +59,7 @@ def _train(settings: TrainSettings, console: Console) -> None:
 
     stop, is_main = Stop(settings.max_minutes), Processes.from_environment().is_main
     with _stop_on_signals(stop), console.progress("steps", None) if is_main else nullcontext(SILENT) as bar:
-        end = run(settings, folder, recipe, stop, _make_watcher(console, bar))
+        end = run(settings, folder, recipe, stop, _Watcher(console, bar))
     if is_main:
         if end.stopped is not None:
             command = f"pam train {settings.task} --resume {folder.path}"
@@ -89,42 +89,41 @@ def _stop_on_signals(stop: "Stop") -> AbstractContextManager[None]:
     return handle_signals(on_signal)
 
 
-def _make_watcher(console: Console, bar: Any) -> "Observer":
-    """Return an observer that shows the progress of a run on a bar, or in lines."""
-    from pamcli.training.journal import Observer
+@dataclass
+class _Watcher:
+    """An observer that shows the progress of a run on a bar, or in lines."""
 
-    class Watcher(Observer):
-        steps = 0
+    console: Console
+    bar: Any
+    steps: int = 0
 
-        def on_start(self, step: int, steps: int) -> None:
-            self.steps = steps
-            bar.show(completed=step, total=steps)
+    def on_start(self, step: int, steps: int) -> None:
+        self.steps = steps
+        self.bar.show(completed=step, total=steps)
 
-        def on_step(self, step: int) -> None:
-            bar.show(completed=step)
+    def on_step(self, step: int) -> None:
+        self.bar.show(completed=step)
 
-        def on_log(self, entry: "Entry") -> None:
-            if console.jsonl:
-                console.record(dict(entry))
-            loss = f"loss {entry['loss']:.4g}"
-            figures = f", rate {entry['learning_rate']:.2e}, {entry['pairs']:,} pairs"
-            figures += f", {entry['pairs_per_second']:.2f} pairs/s"
-            figures += f", waiting {entry['waiting']:.0%}, preparing {entry['preparing']:.0%}"
-            if left := datetime.timedelta(seconds=round(3600 * entry["hours_left"])):
-                figures += f", {left} remaining"
-            bar.show(rate=f"{loss}{figures}")
-            if not console.has_bar:
-                terms = ", ".join(f"{name} {value:.4g}" for name, value in entry["losses"].items())
-                console.inform(f"step {entry['step']} of {self.steps}: {loss} ({terms}){figures}")
+    def on_log(self, entry: "Entry") -> None:
+        if self.console.jsonl:
+            self.console.record(dict(entry))
+        loss = f"loss {entry['loss']:.4g}"
+        figures = f", rate {entry['learning_rate']:.2e}, {entry['pairs']:,} pairs"
+        figures += f", {entry['pairs_per_second']:.2f} pairs/s"
+        figures += f", waiting {entry['waiting']:.0%}, preparing {entry['preparing']:.0%}"
+        if left := datetime.timedelta(seconds=round(3600 * entry["hours_left"])):
+            figures += f", {left} remaining"
+        self.bar.show(rate=f"{loss}{figures}")
+        if not self.console.has_bar:
+            terms = ", ".join(f"{name} {value:.4g}" for name, value in entry["losses"].items())
+            self.console.inform(f"step {entry['step']} of {self.steps}: {loss} ({terms}){figures}")
 
-        def on_validation(self, step: int, result: "ValidationResult", best: bool) -> None:
-            if console.jsonl:
-                figures = {"figure": result.figure, "validation": result.figures, "best": best}
-                console.record({"step": step, **figures})
-            for line in result.lines():
-                console.inform(f"validation at step {step}: {line}{' (best)' if best else ''}")
+    def on_validation(self, step: int, result: "ValidationResult", best: bool) -> None:
+        if self.console.jsonl:
+            figures = {"figure": result.figure, "validation": result.figures, "best": best}
+            self.console.record({"step": step, **figures})
+        for line in result.lines():
+            self.console.inform(f"validation at step {step}: {line}{' (best)' if best else ''}")
 
-        def inform(self, message: str) -> None:
-            console.inform(message)
-
-    return Watcher()
+    def inform(self, message: str) -> None:
+        self.console.inform(message)

@@ -5,9 +5,10 @@ that is scaled, negated or flipped, and with exchanged images; correct ground tr
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from operator import attrgetter
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from pamcli.imaging.disparity_files import UNITS
 
 Values = NDArray[np.float32]
 
-_FACTORS = 2, 4, 16, 100, 256
+_FACTORS = {2.0, 4.0, 16.0, 100.0, 256.0, 1 / 2, 1 / 4, 1 / 16, 1 / 100, 1 / 256}
 
 _NEGATED, _EXCHANGED = "its sign is wrong", "left and right image are exchanged"
 _MOST_PIXELS = 40_000  # pixels to compare; more do not change the result
@@ -73,7 +74,10 @@ def check_before_training(source: Source) -> str | None:
     Raises InputError: one other reading of the ground truth fits in most of them, or a file is damaged.
     """
     indices = source.spread(_TESTED)
-    found = Counter(problem for index in indices if (problem := judge(source.load(index))))
+    found: Counter[str] = Counter()
+    for index in indices:
+        if problem := judge(source.load(index)):
+            found[problem] += 1
     if found.total() <= len(indices) / 2:
         return None
     problem, count = found.most_common(1)[0]
@@ -115,7 +119,7 @@ def judge(sample: Sample) -> str | None:
     if _remove_mean(sample.left).std() < _LEAST_CONTRAST * (257 if sample.left.dtype == np.uint16 else 1):
         return None
     own, *others = fit_readings(sample)
-    best, second = sorted(others, key=lambda fit: fit.error)[:2]
+    best, second = sorted(others, key=attrgetter("error"))[:2]
     part = _CLEARLY_BETTER if own.error < _FITS_WELL * own.chance else _CLEARLY
     if best.error < min(part * own.error, _FITS * best.chance):
         # A wrong sign and exchanged images are hard to tell apart on smooth surfaces.
@@ -127,34 +131,39 @@ def judge(sample: Sample) -> str | None:
     return None
 
 
-def fit_readings(sample: Sample) -> Iterator[Fit]:
-    """Yield the fit of the ground truth and of each alternative reading."""
+def fit_readings(sample: Sample) -> list[Fit]:
+    """Return the fit of the ground truth, then of each alternative reading."""
     truth = sample.disparity
     assert truth is not None
     left, right = _remove_mean(sample.left), _remove_mean(sample.right)
-    spread = float(np.sqrt((left**2).mean())) or 1.0
-    aside = np.float32(max(_ASIDE_PIXELS, _ASIDE * truth.shape[1]))
-
-    def fit(reading: str, disparity: Values, target: Values, source: Values) -> Fit:
-        error, before, after = (
-            _measure_difference(target, source, disparity + by) / spread for by in (0, -aside, aside)
-        )
-        return Fit(reading, error, (before + after) / 2)
-
-    yield fit("", truth, left, right)
-    typical = float(np.nanmedian(np.abs(truth)))
-    factors = {float(by) for factor in _FACTORS for by in (factor, 1 / factor)}
+    factors = set(_FACTORS)
     if sample.units is not None:
-        factors |= {sample.units / unit for unit in (1, 8, *UNITS) if unit != sample.units}
+        for unit in {1, 8, *UNITS} - {sample.units}:
+            factors.add(sample.units / unit)
+    as_is, mirrored, upside_down = np.s_[:], np.s_[:, ::-1], np.s_[::-1]
+    readings: list[tuple[str, float, Any, Values, Values]] = [("", 1, as_is, left, right)]
+    typical = float(np.nanmedian(np.abs(truth)))
     for scale in sorted(factors):
         if _LEAST_PIXELS <= typical * scale <= truth.shape[1]:
-            yield fit(_describe_scale(scale, sample.units), truth * np.float32(scale), left, right)
-    yield fit(_NEGATED, -truth, left, right)
-    yield fit(_EXCHANGED, truth, right, left)
-    yield fit("it is the ground truth of the right image", -truth, right, left)
-    yield fit("it is mirrored", truth[:, ::-1], left, right)
-    yield fit("the images are mirrored, but it is not", -truth[:, ::-1], left, right)
-    yield fit("it is upside down", truth[::-1], left, right)
+            readings.append((_describe_scale(scale, sample.units), scale, as_is, left, right))
+    readings += [
+        (_NEGATED, -1, as_is, left, right),
+        (_EXCHANGED, 1, as_is, right, left),
+        ("it is the ground truth of the right image", -1, as_is, right, left),
+        ("it is mirrored", 1, mirrored, left, right),
+        ("the images are mirrored, but it is not", -1, mirrored, left, right),
+        ("it is upside down", 1, upside_down, left, right),
+    ]
+    spread = float(np.sqrt((left**2).mean())) or 1.0
+    aside = np.float32(max(_ASIDE_PIXELS, _ASIDE * truth.shape[1]))
+    fits = []
+    for reading, factor, order, target, source in readings:
+        disparity = truth[order] * np.float32(factor)
+        error = _measure_difference(target, source, disparity) / spread
+        before = _measure_difference(target, source, disparity - aside) / spread
+        after = _measure_difference(target, source, disparity + aside) / spread
+        fits.append(Fit(reading, error, (before + after) / 2))
+    return fits
 
 
 def _describe_scale(factor: float, units: float | None) -> str:

@@ -76,10 +76,10 @@ def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> Network
 
 def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path, *, half: bool = False) -> None:
     """Write tensors in their precision, or `half` where possible, and the description, atomically."""
-    if half:
-        state = {key: to_half(value) for key, value in state.items()}
-    contiguous = {key: value.detach().cpu().contiguous() for key, value in sorted(state.items())}
-    write_atomically(path, _sort_header(safetensors.torch.save(contiguous, spec.to_metadata())))
+    stored = {}
+    for key, value in sorted(state.items()):
+        stored[key] = (to_half(value) if half else value).detach().cpu().contiguous()
+    write_atomically(path, _sort_header(safetensors.torch.save(stored, spec.to_metadata())))
 
 
 def to_half(value: Tensor) -> Tensor:

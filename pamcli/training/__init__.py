@@ -10,6 +10,6 @@
 | occluders, synthesized right views, faults of cameras | `view_synthesis`, `camera_faults` |
 | pseudo-labels for pairs without ground truth | `labels`; within a training run: `unlabelled_pairs` |
 | validation of the averaged weights | `validation` |
-| run folder, log and checkpoints | `journal`, `checkpoints` |
+| run folder and log; checkpoints | `journal`; `trainer` |
 | several processes; convolutions on CPUs | `distributed`; `convolutions` |
 """

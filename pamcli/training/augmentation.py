@@ -5,7 +5,7 @@ Images are (H, W, 3) RGB uint8; ground truth is (H, W) float32, px, NaN where un
 
 import math
 from dataclasses import dataclass, fields, replace
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -164,17 +164,7 @@ def flip_randomly(rng: Generator, example: Example, augmentation: Augmentation) 
 def mirror_example(example: Example) -> Example:
     """Mirror the example: the mirrored right image becomes the left one."""
     turned = flip_example(example, axis=1)
-    return Example(
-        turned.right,
-        turned.left,
-        turned.right_disparity,
-        turned.disparity,
-        turned.right_visible,
-        turned.visible,
-        turned.left_only,
-        turned.right_high,
-        turned.left_high,
-    )
+    return Example(*itemgetter(1, 0, 3, 2, 5, 4, 6, 8, 7)(turned))
 
 
 def flip_example(example: Example, axis: int = 0) -> Example:
@@ -197,7 +187,7 @@ def jitter(
         own = _draw_light(rng, by.view_brightness, by.view_contrast, by.view_gamma, by.view_colour)
         sigma, noise = float(rng.uniform(0, by.blur)), float(rng.uniform(0, by.noise))
         light = both * own
-        view = apply_blur(view, sigma)
+        view = apply_blur(view, sigma) if sigma else view
         if (light != 1).any():
             view = np.asarray(Image.fromarray(np.ascontiguousarray(view)).point(_make_tables(light)))
         if noise:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -40,12 +41,12 @@ class Processes:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Processes":
         """Read torchrun's ranks; one process if none is set. Raise UsageError for invalid numbers."""
-        given = [name for name in _NUMBERS if name in environment]
-        if not given:
+        given = next(filter(environment.__contains__, _NUMBERS), None)
+        if given is None:
             return cls()
         for name in _NUMBERS + _ADDRESS:
             if not (value := environment.get(name)):
-                raise UsageError(f"the environment has {given[0]}, but not {name}", _HOW_TO_START)
+                raise UsageError(f"the environment has {given}, but not {name}", _HOW_TO_START)
             if name != "MASTER_ADDR" and not (value.isascii() and value.isdigit()):
                 raise UsageError(f"{name} must be a whole number, got {value!r}", _HOW_TO_START)
         rank, local_rank, world = (int(environment[name]) for name in _NUMBERS)
@@ -155,7 +156,7 @@ def wrap(network: nn.Module, loss: Loss, processes: Processes, device: torch.dev
     gradients of a refinement whose terms are off. The set of terms must not change during the run.
     """
     if processes.world == 1:
-        return lambda *batch: loss(network, *batch)
+        return partial(loss, network)
     # On GPUs, batch norm is that of the joint batch. On CPUs, which torch does not support for that, each
     # process normalises by its own pairs, and all keep the running statistics of the first one.
     share = _Share(network, loss, processes.world)

@@ -16,6 +16,7 @@ from collections import abc
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -159,7 +160,7 @@ class Examples:
     @property
     def fingerprints(self) -> list[str]:
         """Digests that change with the data sets."""
-        return [source.fingerprint() for source in self.sources]
+        return list(map(methodcaller("fingerprint"), self.sources))
 
     def at(self, position: int, size: tuple[int, int]) -> Example:
         """Return the example at a position, at a given height and width of the network input.

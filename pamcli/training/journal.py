@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pydantic
@@ -49,12 +49,11 @@ class RunFolder:
     def require_new(self) -> None:
         """Raise UsageError if the folder has contents, OutputError if it is not writable."""
         there = os.listdir(self.path) if os.path.isdir(self.path) else [""] * os.path.exists(self.path)
-        # Runs killed at the start leave .pam-... files.
-        if not all(name.startswith(".pam-") for name in there):
-            resume = f"continue the run with `resume` {quote(self.path)}"
-            raise UsageError(
-                f"{quote(self.path)} is not empty", resume if self.recipe.exists() else "use another"
-            )
+        for name in there:
+            if not name.startswith(".pam-"):  # runs killed at the start leave these
+                resume = f"continue the run with `resume` {quote(self.path)}"
+                hint = resume if self.recipe.exists() else "use another"
+                raise UsageError(f"{quote(self.path)} is not empty", hint)
         check_writable(self.recipe)
 
     def require_run(self) -> None:
@@ -89,7 +88,10 @@ class Journal:
         from tensorboardX import SummaryWriter
 
         self.folder = folder
-        self.entries = [entry for entry in read_entries(folder.log) if entry["step"] <= step]
+        self.entries: list[Entry] = []
+        for entry in read_entries(folder.log):
+            if entry["step"] <= step:
+                self.entries.append(entry)
         write_atomically(folder.log, "".join(map(_line, self.entries)).encode())
         # The suffix distinguishes two starts within one second.
         suffix = f".{step:08d}-{time.time_ns() % 10**9}"
@@ -142,8 +144,8 @@ def _make_output_error(path: Path, error: OSError) -> OutputError:
     return OutputError(f"cannot write {path}: {error.strerror or error}", hint)
 
 
-class Observer:
-    """An observer of a run, such as the command line; it ignores all events by default."""
+class Observer(Protocol):
+    """An observer of a run, such as the command line."""
 
     def on_start(self, step: int, steps: int) -> None:
         """Handle the start of a run, or its resumption after `step` steps."""

@@ -18,11 +18,11 @@ from pamcli.files.atomic import require_folder
 from pamcli.inference.device import peak_memory
 from pamcli.registry.catalog import read_header
 from pamcli.registry.load import save_network
-from pamcli.training import checkpoints, validation
+from pamcli.training import validation
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import StepBatch
 from pamcli.training.journal import Journal, Observer, RunFolder
-from pamcli.training.trainer import Trainer
+from pamcli.training.trainer import Trainer, remove_older, save_checkpoint
 from pamcli.training.validation import Gain, ValidationResult, Validator, round_weights
 
 Reason = Literal["interrupted", "terminated", "time"]
@@ -77,11 +77,12 @@ class Loop:
     def run(self, batches: Iterator[StepBatch]) -> RunEnd:
         """Take the remaining steps, one per batch; log, save and validate at the intervals of the recipe."""
         trainer, recipe = self.trainer, self.trainer.recipe
-        self._repair()
+        if trainer.step:
+            self._repair()
         if (trainer.step or recipe.start is not None) and self._must_validate() and self._lacks_validation():
             self._validate()
             if self._is_stopped():
-                return self._end(stopped=True)
+                return RunEnd(trainer.step, agree_on_reason(self.stop, trainer.processes))
         sums = _Sums()
         self.observer.on_start(trainer.step, trainer.steps)
         while (batch := sums.wait_for(batches)) is not None:
@@ -102,22 +103,16 @@ class Loop:
                 if is_stopped and not keep:
                     self._save_checkpoint()
             if is_stopped and (measure or not is_last):
-                return self._end(stopped=True)
+                return RunEnd(trainer.step, agree_on_reason(self.stop, trainer.processes))
             sums = _Sums()
-        return self._end(stopped=False)
+        return RunEnd(trainer.step, None)
 
     def _is_stopped(self) -> bool:
         return self.trainer.processes.any_true(self.stop.reason is not None)
 
-    def _end(self, *, stopped: bool) -> RunEnd:
-        reason = agree_on_reason(self.stop, self.trainer.processes) if stopped else None
-        return RunEnd(self.trainer.step, reason)
-
     def _must_validate(self) -> bool:
-        step = self.trainer.step
-        return self.measures and (
-            step == self.trainer.steps or step % self.trainer.recipe.validate_every == 0
-        )
+        step, every = self.trainer.step, self.trainer.recipe.validate_every
+        return self.measures and (step == self.trainer.steps or step % every == 0)
 
     def _lacks_validation(self) -> bool:
         entries = [] if self.journal is None else self.journal.entries
@@ -127,19 +122,18 @@ class Loop:
     def _log(self, sums: "_Sums") -> None:
         """Log the steps; raise PamError and save nothing if a loss or gradient is not finite."""
         trainer, recipe = self.trainer, self.trainer.recipe
-        broken = sums.find_broken(count_gradient=not trainer.scaler.is_enabled())
-        if trainer.processes.any_true(broken is not None):
-            where = f"since step {broken[0]} (first: {broken[1]})" if broken else "on another process"
-            raise _diverged_error(f"the loss is not finite {where}")
-        means = sums.average(trainer.processes)
+        means = sums.average(trainer.processes, count_gradient=not trainer.scaler.is_enabled())
         if self.journal is None:
             return
-        norm, seconds = means.pop("gradient"), sums.seconds
+        norm, seconds = means.pop("gradient"), max(time.monotonic() - sums.since, 1e-9)
+        terms = {}
+        for name, mean in means.items():
+            terms[name] = mean / recipe.losses.weight_of(name)
         entry = {
             "step": trainer.step,
             "loss": sum(means.values()),
             "losses": means,
-            "terms": {name: mean / recipe.losses.weight_of(name) for name, mean in means.items()},
+            "terms": terms,
             "learning_rate": trainer.rate,
             "gradient_norm": norm,
             "pairs": trainer.pairs,
@@ -162,15 +156,15 @@ class Loop:
             if not bool(value.isfinite().all()):
                 raise _diverged_error(f"the weights are not finite at step {state.step} (first: {key})")
         require_folder(self.folder.path, self.folder.log.name)
-        checkpoints.save_checkpoint(self.folder.checkpoints, state, keep=self.trainer.recipe.keep)
+        save_checkpoint(self.folder.checkpoints, state, keep=self.trainer.recipe.keep)
         self._export(None, last=True)
 
     def _repair(self) -> None:
         """Complete what a killed run left after its last checkpoint: remove the oldest, write weights."""
         trainer = self.trainer
-        if self.journal is None or not trainer.step:
+        if self.journal is None:
             return
-        checkpoints.remove_older(self.folder.checkpoints, trainer.step, keep=trainer.recipe.keep)
+        remove_older(self.folder.checkpoints, trainer.step, keep=trainer.recipe.keep)
         try:
             stored = read_header(self.folder.last).spec.training
         except PamError:
@@ -184,7 +178,7 @@ class Loop:
         text = f"{self.about}; {trainer.step} of {trainer.steps} steps"
         spec = trainer.recipe.model_spec("; ".join([text, *(result.lines() if result else ())]))
         path = self.folder.last if last else self.folder.best
-        save_network(round_weights(trainer.result_weights), spec, path)
+        save_network(trainer.result_weights, spec, path, half=True)
 
     def _validate(self) -> None:
         """Validate the averaged weights, unless a stop is requested meanwhile."""
@@ -228,13 +222,9 @@ class _Sums:
     """Sums of terms, gradient norm and time over several steps, on the device."""
 
     def __init__(self) -> None:
-        self.pairs, self.waited, self.prepared, self._since = 0, 0.0, 0.0, time.monotonic()
+        self.pairs, self.waited, self.prepared, self.since = 0, 0.0, 0.0, time.monotonic()
         self.figures: dict[int, Tensor] = {}  # terms and gradient norm, by step
         self._names: list[str] = []
-
-    @property
-    def seconds(self) -> float:
-        return max(time.monotonic() - self._since, 1e-9)
 
     def wait_for(self, batches: Iterator[StepBatch]) -> StepBatch | None:
         """Return the next batch, if any, and add up the waiting time."""
@@ -249,15 +239,21 @@ class _Sums:
         self.pairs += len(batch.left)
         self.prepared += batch.prepared
 
-    def find_broken(self, *, count_gradient: bool) -> tuple[int, str] | None:
-        """Return the first step with a value that is not finite, and its name; None if all are finite."""
-        names = self._names if count_gradient else self._names[:-1]
-        steps = list(self.figures)
-        broken = ~torch.stack(list(self.figures.values()))[:, : len(names)].isfinite()
-        return next(((steps[row], names[column]) for row, column in broken.nonzero().tolist()), None)
+    def average(self, processes: Processes, *, count_gradient: bool) -> dict[str, float]:
+        """Return the means over the steps; terms are summed over the processes.
 
-    def average(self, processes: Processes) -> dict[str, float]:
-        """Return the means over the steps; terms are summed over the processes."""
-        *terms, norm = torch.stack(list(self.figures.values())).sum(0).tolist()
-        sums = zip(self._names, [*processes.sum_values(terms), norm], strict=True)
-        return {name: sum_ / len(self.figures) for name, sum_ in sums}
+        Raises PamError if a term or, with `count_gradient`, the norm is not finite in any process.
+        """
+        table = torch.stack(list(self.figures.values()))
+        counted = table if count_gradient else table[:, :-1]
+        broken = (~counted.isfinite()).nonzero().tolist()
+        if processes.any_true(bool(broken)):
+            where = "on another process"
+            if broken:
+                where = f"since step {list(self.figures)[broken[0][0]]} (first: {self._names[broken[0][1]]})"
+            raise _diverged_error(f"the loss is not finite {where}")
+        *terms, norm = table.sum(0).tolist()
+        means = {}
+        for name, total in zip(self._names, [*processes.sum_values(terms), norm], strict=True):
+            means[name] = total / len(self.figures)
+        return means

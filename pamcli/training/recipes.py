@@ -12,6 +12,7 @@ from typing import Any
 import pydantic
 from pydantic import TypeAdapter, ValidationError
 
+from pamcli.data.open import parse_data
 from pamcli.data.source import format_size
 from pamcli.errors import InputError, ModelError, UsageError, did_you_mean
 from pamcli.files.json_files import Text, check_json
@@ -20,6 +21,7 @@ from pamcli.files.safe_reading import parse_json, read_text
 from pamcli.registry.architectures import ARCHITECTURES, NETWORKS, TRAINED, Task, parse_variant
 from pamcli.registry.catalog import DEFAULT_MATCHING, locate, read_header
 from pamcli.settings.training import TrainSettings
+from pamcli.training.journal import RunFolder
 from pamcli.training.recipe import Recipe
 from pamcli.validation import describe_first_error, describe_unknown, parse_record
 
@@ -119,6 +121,17 @@ def change_recipe(
         wrong = ", ".join(f"{key}={text}" for key, text in settings.items())
         problem = describe_first_error(error, Recipe)
         raise UsageError(f"{wrong}: {problem}" if wrong else problem) from error
+
+
+def plan_run(settings: TrainSettings) -> tuple[RunFolder, Recipe | None]:
+    """Return the folder of a run and its recipe (None to resume), without loading PyTorch."""
+    for text in [*(settings.data or ()), *(settings.validation or ())]:
+        parse_data(text)
+    folder = RunFolder(Path(settings.output or settings.resume or ""))
+    if settings.resume is not None:
+        return folder, None
+    folder.require_new()
+    return folder, make_recipe(settings)
 
 
 def make_recipe(settings: TrainSettings) -> Recipe:

@@ -8,6 +8,7 @@ import time
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.model import TorchModel
 from pamcli.registry.architectures import PAPER
 from pamcli.registry.catalog import find_variant, locate, sha256
+from pamcli.reporting import SILENT
 from pamcli.settings.training import TrainSettings
-from pamcli.training.checkpoints import Checkpoint, list_checkpoints, newest_checkpoint
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, load_batches
 from pamcli.training.initialisation import check_start, compile_blocks, initial_network
@@ -45,7 +46,14 @@ from pamcli.training.labels import (
 from pamcli.training.loop import Loop, RunEnd, Stop, agree_on_reason
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import read_made_with, read_recipe, recipe_json
-from pamcli.training.trainer import Trainer, check_batch_norm, loss_function
+from pamcli.training.trainer import (
+    Checkpoint,
+    Trainer,
+    check_batch_norm,
+    compute_loss,
+    list_checkpoints,
+    newest_checkpoint,
+)
 from pamcli.training.validation import Validator, measure_gain
 
 LABEL_NEWS = 30.0  # time between two lines on the progress of pseudo-labels, s
@@ -78,7 +86,7 @@ def run(
     A resumed run takes `settings.steps` steps in total if given, also in the learning-rate schedule.
     """
     processes = Processes.from_environment()
-    observer = observer if processes.is_main else Observer()
+    observer = observer if processes.is_main else SILENT
     if recipe is None:
         folder.require_run()
     with lock_folder(folder.path) if processes.is_main else nullcontext():
@@ -112,7 +120,7 @@ def prepare_run(
     validator = None
     if processes.is_main and recipe.validation:
         validator = Validator.open(recipe.validation, recipe.scale)
-    endless = any(source.endless for source in examples.sources)
+    endless = any(map(attrgetter("endless"), examples.sources))
     steps = recipe.count_steps(None if endless else sum(map(len, examples.sources)))
     checkpoint = None
     if made_with is not None:
@@ -167,10 +175,10 @@ def _read_checkpoint(folder: RunFolder, observer: Observer) -> Checkpoint | None
 
 def _check_truth(recipe: Recipe, examples: Examples, validator: Validator | None, observer: Observer) -> None:
     """Test the ground truth of the data sets, once each; raise InputError if most of it does not fit."""
-    tested = examples.sources if recipe.losses.needs_truth and not recipe.pseudo_labels else []
-    texts = [source.spec.text for source in tested if source.spec]
+    tested = [*examples.sources] if recipe.losses.needs_truth and not recipe.pseudo_labels else []
     if validator is not None and recipe.task == "disparity":
-        tested = [*tested, *[source for spec, source in validator.sets if spec.text not in texts]]
+        texts = [source.spec.text for source in tested if source.spec]
+        tested += [source for spec, source in validator.sets if spec.text not in texts]
     for source in tested:
         if not source.endless and (warning := check_before_training(source)):
             observer.inform(warning)
@@ -180,8 +188,9 @@ def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, Un
     """Return the examples of a recipe, a description of the data, and the pairs that need labels."""
     if not recipe.data:
         raise UsageError("no training data", "set `data` NAME:PATH; pam dataset list shows the names")
-    specs = [parse_data(text) for text in recipe.data]
-    sources = [(spec, open_data(spec).with_hard_cases(recipe.scenes.hard)) for spec in specs]
+    sources = []
+    for spec in list(map(parse_data, recipe.data)):
+        sources.append((spec, open_data(spec).with_hard_cases(recipe.scenes.hard)))
     unlabelled: Unlabelled = []
     if recipe.pseudo_labels:
         for number, (spec, source) in enumerate(sources):
@@ -202,15 +211,16 @@ def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, Un
                 if recipe.task == "superres":
                     hint = "use a loss term without ground truth, such as losses.charbonnier"
                 raise UsageError(problem, hint)
+    weighted, names = [], []
     for spec, source in sources:
         if source.has_patches:
             _check_patches(recipe, spec, source)
-    examples = Examples(recipe, [(source, spec.weight) for spec, source in sources], folder.scenes)
-    counts = ["" if source.endless else f" ({len(source)} pairs)" for _, source in sources]
-    names = ", ".join(spec.label + count for (spec, _), count in zip(sources, counts, strict=True))
+        weighted.append((source, spec.weight))
+        names.append(spec.label + ("" if source.endless else f" ({len(source)} pairs)"))
+    examples = Examples(recipe, weighted, folder.scenes)
     start = "" if recipe.start is None else f" from {Path(recipe.start).name}"
     batch = f"batches of {recipe.batch} at {format_size(recipe.crop)}"
-    return examples, f"recipe {recipe.name}{start}, {batch}, data {names}", unlabelled
+    return examples, f"recipe {recipe.name}{start}, {batch}, data {', '.join(names)}", unlabelled
 
 
 def _check_patches(recipe: Recipe, spec: DataSpec, source: Source) -> None:
@@ -236,7 +246,7 @@ def _train(run: Run, stop: Stop, observer: Observer) -> RunEnd:
     check_batch_norm(recipe, network, processes, compute.device)
     if getattr(run.settings, "compile", False):
         compile_blocks(network, compute.device)
-    loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)
+    loss = wrap(network, partial(compute_loss, recipe, compute, processes), processes, compute.device)
     trainer = Trainer(recipe, run.steps, network, loss, compute, processes)
     if run.checkpoint is not None:
         trainer.restore(run.checkpoint)
@@ -256,11 +266,14 @@ def _train(run: Run, stop: Stop, observer: Observer) -> RunEnd:
         stack.enter_context(closing(batches))  # ends the workers with the run
         for message in _describe(run, trainer):
             observer.inform(message)
-        if run.checkpoint is None and not _write_labels(run, trainer, stop, observer):
-            return RunEnd(0, agree_on_reason(stop, processes))
-        held_out = [(spec, pairs) for spec, _, pairs in run.unlabelled if pairs is not None]
-        validator = _validate_held_out(held_out, observer) if held_out else run.validator
-        measures = bool(recipe.validation or (held_out and validator))
+        validator, measures = run.validator, bool(recipe.validation)
+        if run.unlabelled:
+            if run.checkpoint is None and not _write_labels(run, trainer, stop, observer):
+                return RunEnd(0, agree_on_reason(stop, processes))
+            held_out = [(spec, pairs) for spec, _, pairs in run.unlabelled if pairs is not None]
+            if held_out:
+                validator = _validate_held_out(held_out, observer)
+                measures = bool(recipe.validation or validator)
         stack.enter_context(devices.deterministic_algorithms(compute.device))
         stack.enter_context(devices.flush_denormals())
         loop = Loop(trainer, folder, run.about, journal, validator, measures, stop, observer)
@@ -277,7 +290,7 @@ def _train(run: Run, stop: Stop, observer: Observer) -> RunEnd:
 def _describe(run: Run, trainer: Trainer) -> list[str]:
     """Return what a person should know at the start of a run."""
     recipe, compute = run.recipe, run.compute
-    millions = sum(parameter.numel() for parameter in trainer.network.parameters()) / 1e6
+    millions = sum(map(torch.numel, trainer.network.parameters())) / 1e6
     form = f", variant {recipe.form.text}" if recipe.form.changes else ""
     lines = [f"{recipe.architecture}{form}: {millions:.2f}M parameters"]
     lines.append(f"{run.about}; on {compute.device} in {compute.precision}")
@@ -286,15 +299,18 @@ def _describe(run: Run, trainer: Trainer) -> list[str]:
     precision = (run.made_with or {}).get("precision")
     if precision not in (None, compute.precision):
         lines.append(f"the run started in {quote(str(precision))}: its results differ from here on")
-    if not recipe.validation:
-        for _, pairs, held_out in run.unlabelled:
+    is_validated = bool(recipe.validation)
+    for _, pairs, held_out in run.unlabelled:
+        is_validated |= held_out is not None
+        if not recipe.validation:
             lines += describe_split(pairs, held_out)
     if recipe.task == "disparity" and recipe.losses.needs_truth:
         for source in run.examples.sources:
-            absent = [line for line in source.absent if line.startswith("no ground truth")]
             label = source.spec.label if source.spec else ""
-            lines += [f"{label}: {line}" for line in absent]
-    if not (recipe.validation or any(held_out is not None for _, _, held_out in run.unlabelled)):
+            for line in source.absent:
+                if line.startswith("no ground truth"):
+                    lines.append(f"{label}: {line}")
+    if not is_validated:
         lines.append("there is no validation data: the last weights are the result")
     if trainer.step == run.steps:
         return [*lines, f"all {run.steps} steps are done; increase `steps` to extend the run"]
@@ -306,8 +322,6 @@ def _describe(run: Run, trainer: Trainer) -> list[str]:
 
 def _write_labels(run: Run, trainer: Trainer, stop: Stop, observer: Observer) -> bool:
     """Compute the labels before the first step, each process its share; return False if the run must stop."""
-    if not run.unlabelled:
-        return True
     spec, rank, world = run.recipe.model_spec(), run.processes.rank, run.processes.world
     matcher = StereoMatcher(TorchModel(trainer.network, spec, run.compute), spec.max_disparity)
     missing = [

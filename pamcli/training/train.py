@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pamcli.data.open import parse_data
+from pamcli.reporting import SILENT
 from pamcli.settings.options import takes
 from pamcli.settings.training import TrainDisparitySettings, TrainSettings, TrainSuperresSettings
-from pamcli.training.journal import Observer, RunFolder
-from pamcli.training.recipe import Recipe
-from pamcli.training.recipes import make_recipe
+from pamcli.training.recipes import plan_run
 
 
 @takes(TrainDisparitySettings)
@@ -47,16 +45,5 @@ def _train(settings: TrainSettings) -> Path:
     from pamcli.training.loop import Stop
     from pamcli.training.run import run
 
-    run(settings, folder, recipe, Stop(settings.max_minutes), Observer())
+    run(settings, folder, recipe, Stop(settings.max_minutes), SILENT)
     return folder.weights
-
-
-def plan_run(settings: TrainSettings) -> tuple[RunFolder, Recipe | None]:
-    """Return the folder of a run and its recipe (None to resume), without loading PyTorch."""
-    for text in [*(settings.data or ()), *(settings.validation or ())]:
-        parse_data(text)
-    folder = RunFolder(Path(settings.output or settings.resume or ""))
-    if settings.resume is not None:
-        return folder, None
-    folder.require_new()
-    return folder, make_recipe(settings)

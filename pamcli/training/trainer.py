@@ -1,26 +1,51 @@
-"""Take training steps: the loss of a batch, the optimizer, the moving average of the weights, their state."""
+"""Take training steps: loss, optimizer, moving average; save and load their state for runs to resume."""
 
 import copy
+import io
 import math
-from collections.abc import Sequence
-from contextlib import nullcontext
+import os
+import pickle
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
 
+import pydantic
 import torch
+from pydantic import ConfigDict
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from pamcli.data.source import format_size
-from pamcli.errors import UsageError
+from pamcli.errors import ModelError, OutputError, UsageError
+from pamcli.files.atomic import report_write_errors, write_atomically
 from pamcli.inference.device import Compute, catch_memory_errors
-from pamcli.losses.total import Terms, matching_terms, superres_terms, total_loss
+from pamcli.losses.total import matching_terms, superres_terms, total_loss
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
-from pamcli.training import checkpoints
-from pamcli.training.checkpoints import Checkpoint
 from pamcli.training.convolutions import make_faster
 from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import StepBatch
 from pamcli.training.muon import Muon
 from pamcli.training.recipe import Recipe, learning_rate
+
+FORMAT = 1
+_NAME = re.compile(r"step-(\d{8,})\.pt")
+_DAMAGE = (RuntimeError, ValueError, LookupError, AttributeError, TypeError, NotImplementedError)
+
+
+@pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
+class Checkpoint:
+    """The state of a run after `step` steps; values of other types raise ValidationError, a ValueError."""
+
+    step: int
+    network: dict[str, Tensor]
+    average: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    scaler: dict[str, Any]  # state of the gradient scaler; empty unless in fp16
+    random: dict[str, Tensor]  # states of torch's random generators, by kind of device
+    pairs: int = 0  # number of pairs processed so far
 
 
 class Trainer:
@@ -84,12 +109,12 @@ class Trainer:
     def make_checkpoint(self) -> Checkpoint:
         """Return the complete state for `restore`."""
         weights = dict(self.network.state_dict()), dict(self.result_weights)
-        others = self.optimizer.state_dict(), self.scaler.state_dict(), checkpoints.random_states()
+        others = self.optimizer.state_dict(), self.scaler.state_dict(), random_states()
         return Checkpoint(self.step, *weights, *others, self.pairs)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore a checkpoint of the same recipe; raise ModelError if it is damaged or does not fit."""
-        with checkpoints.check_fit(checkpoint):
+        with check_fit(checkpoint):
             self.network.load_state_dict(checkpoint.network)
             if self.average is not None:
                 self.average.module.load_state_dict(checkpoint.average)
@@ -103,59 +128,57 @@ class Trainer:
                 raise KeyError("the moments belong to another optimizer")
             if checkpoint.scaler and self.scaler.is_enabled():
                 self.scaler.load_state_dict(checkpoint.scaler)
-            checkpoints.restore_random_states(checkpoint.random)
+            restore_random_states(checkpoint.random)
         self.step, self.pairs = checkpoint.step, checkpoint.pairs
 
 
-def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Loss:
-    """Return the loss of a network and a `StepBatch` on its device: this process's share, and its terms."""
-    terms = _superres_terms if recipe.task == "superres" else _matching_terms
-    return lambda network, batch: total_loss(terms(recipe, compute, network, batch), processes.sum_counts)
-
-
-def _matching_terms(recipe: Recipe, compute: Compute, network: nn.Module, batch: StepBatch) -> Terms:
+def compute_loss(
+    recipe: Recipe, compute: Compute, processes: Processes, network: nn.Module, batch: StepBatch
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return this process's share of the loss of a batch on its device, and of its terms."""
     left, right = batch.left, batch.right
-    if recipe.row.normalised:
-        left, right = normalise(left), normalise(right)
-    with compute.autocast():
-        matching = network(left, right, recipe.max_disparity, all_stages=True)
     assert batch.truth is not None
-    return matching_terms(matching, left, right, recipe.losses, batch.truth)
-
-
-def _superres_terms(recipe: Recipe, compute: Compute, network: nn.Module, batch: StepBatch) -> Terms:
-    assert batch.left_high is not None
-    assert batch.truth is not None
-    # Channels last, like the weights: a step takes half to three quarters of the time on a CPU.
-    views = [view.contiguous(memory_format=torch.channels_last) for view in (batch.left, batch.right)]
-    with compute.autocast():
-        result = network(*views, both=recipe.views == "both")
-    images = batch.left, batch.right, batch.left_high, batch.right_high
-    return superres_terms(result, *images, recipe.losses, batch.truth)
+    if recipe.task == "superres":
+        assert batch.left_high is not None
+        # Channels last, like the weights: a step takes half to three quarters of the time on a CPU.
+        views = [view.contiguous(memory_format=torch.channels_last) for view in (left, right)]
+        with compute.autocast():
+            result = network(*views, both=recipe.views == "both")
+        images = left, right, batch.left_high, batch.right_high
+        terms = superres_terms(result, *images, recipe.losses, batch.truth)
+    else:
+        if recipe.row.normalised:
+            left, right = normalise(left), normalise(right)
+        with compute.autocast():
+            matching = network(left, right, recipe.max_disparity, all_stages=True)
+        terms = matching_terms(matching, left, right, recipe.losses, batch.truth)
+    return total_loss(terms, processes.sum_counts)
 
 
 def normalise(view: Tensor) -> Tensor:
     """Normalise (B, 3, H, W) in [0, 1] for matching networks."""
     # Computed on the device: copying a table there would delay every step.
-    channels = zip(view.unbind(1), IMAGE_MEAN, IMAGE_STD, strict=True)
-    return torch.stack([(channel - mean) / std for channel, mean, std in channels], 1)
+    channels = []
+    for channel, mean, std in zip(view.unbind(1), IMAGE_MEAN, IMAGE_STD, strict=True):
+        channels.append((channel - mean) / std)
+    return torch.stack(channels, 1)
 
 
 def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
     """Create the optimizer of all trained parameters, grouped by learning-rate factor."""
-    groups: dict[float, list[nn.Parameter]] = {}
+    groups: dict[float, dict[str, Any]] = {}
     for key, parameter in network.named_parameters():
         if parameter.requires_grad:
-            groups.setdefault(recipe.get_rate(key), []).append(parameter)
-    muon = recipe.optimizer == "muon"
-    parts = [{"params": each, "factor": factor, "muon": muon} for factor, each in groups.items()]
+            factor = recipe.get_rate(key)
+            group = {"params": [], "factor": factor, "muon": recipe.optimizer == "muon"}
+            groups.setdefault(factor, group)["params"].append(parameter)
     kinds: dict[str, type[torch.optim.Adam]] = {
         "adam": torch.optim.Adam,
         "adamw": torch.optim.AdamW,
         "muon": Muon,
     }
     return kinds[recipe.optimizer](
-        parts, recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay
+        groups.values(), recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay
     )
 
 
@@ -176,8 +199,10 @@ def check_batch_norm(recipe: Recipe, network: nn.Module, processes: Processes, d
     batch = recipe.count_pairs(recipe.batch // processes.world, smallest)
     joined = processes.world if device.type == "cuda" else 1  # processes whose pairs count as one batch
     together = joined * (batch // min(recipe.accumulate, batch))
-    crops = [recipe.crop, *(size.crop for size in recipe.sizes if max(size.shares))]
-    if recipe.task == "superres" or smallest not in crops or together > 1:
+    is_smallest = recipe.crop == smallest
+    for size in recipe.sizes:
+        is_smallest |= size.crop == smallest and max(size.shares) > 0
+    if recipe.task == "superres" or not is_smallest or together > 1:
         return
     tried = copy.deepcopy(network)  # its running statistics change
     set_training_mode(recipe, tried)
@@ -214,3 +239,98 @@ def make_average(network: nn.Module, decay: float, mean_from: float = math.inf) 
     model = AveragedModel(network, multi_avg_fn=mix, use_buffers=True)
     model.n_averaged.fill_(1)  # the initial weights count as the first step
     return model
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:
+    """Write a checkpoint, then remove all but the newest `keep`; a kill at any time leaves an intact one."""
+    path, buffer = folder / f"step-{checkpoint.step:08d}.pt", io.BytesIO()
+    torch.save({"format": FORMAT, **vars(checkpoint)}, buffer)
+    write_atomically(path, buffer.getvalue())
+    with report_write_errors(path):  # wait until the file and its name are safe from a power failure
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        with suppress(OSError):  # some systems cannot open folders
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+    remove_older(folder, checkpoint.step, keep=keep)
+    return path
+
+
+def remove_older(folder: Path, step: int, *, keep: int) -> None:
+    """Remove all checkpoints before `step` except the newest `keep` - 1; raise OutputError on failure."""
+    for other, file in reversed(list_checkpoints(folder)):
+        if other >= step:
+            continue
+        keep -= 1
+        if keep > 0:
+            continue
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            raise OutputError(f"cannot remove {file}: {error.strerror or error}") from error
+
+
+def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
+    """Return steps and files, oldest first; empty if the folder does not exist."""
+    if not folder.is_dir():
+        return []
+    found = []
+    for file in folder.iterdir():
+        if match := _NAME.fullmatch(file.name):
+            found.append((int(match[1]), file))
+    return sorted(found)
+
+
+def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Path]]:
+    """Load the newest intact checkpoint on the CPU; also return the newer, damaged files."""
+    damaged: list[Path] = []
+    for step, path in reversed(list_checkpoints(folder)):
+        checkpoint = read_checkpoint(path)
+        if checkpoint is not None and checkpoint.step == step:
+            return checkpoint, damaged
+        damaged.append(path)
+    return None, damaged
+
+
+def read_checkpoint(path: Path) -> Checkpoint | None:
+    """Load a checkpoint on the CPU; return None if the file is damaged."""
+    try:
+        # torch ignores the checksums that the archive has for each of its parts.
+        with zipfile.ZipFile(path) as archive:
+            # A flipped bit can mark a part as a folder; torch then reads uninitialised memory.
+            if archive.testzip() is not None or any(part.external_attr for part in archive.infolist()):
+                return None
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        return Checkpoint(**content) if content.pop("format") == FORMAT else None
+    except (zipfile.BadZipFile, pickle.UnpicklingError, OSError, EOFError, *_DAMAGE):
+        return None
+
+
+@contextmanager
+def check_fit(checkpoint: Checkpoint) -> Iterator[None]:
+    """Convert errors from restoring parts of a checkpoint into a ModelError that names it."""
+    try:
+        yield
+    except _DAMAGE as error:
+        name = f"step-{checkpoint.step:08d}.pt"
+        problem = f"the checkpoint {name} is damaged, or belongs to another network or recipe"
+        hint = "restore the recipe, or remove the checkpoint to continue from the one before it"
+        raise ModelError(problem, hint) from error
+
+
+def random_states() -> dict[str, Tensor]:
+    """Return the states of torch's generators on the CPU and, if there is one, the current GPU."""
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state()
+    return states
+
+
+def restore_random_states(states: dict[str, Tensor]) -> None:
+    """Restore the generators that exist on this machine."""
+    torch.set_rng_state(states["cpu"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(states["cuda"])

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -26,7 +27,7 @@ from pamcli.training.examples import Examples, StepBatch, load_batches
 from pamcli.training.initialisation import initial_network
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import get_recipe
-from pamcli.training.trainer import Trainer, loss_function
+from pamcli.training.trainer import Trainer, compute_loss
 
 WARM_UP = 2  # steps before the clock runs
 KEPT = 4  # scenes that crops are taken of at a time
@@ -94,7 +95,7 @@ def _trainer(recipe: Recipe, device: str) -> Trainer:
     compute = Compute.choose(Processes.from_environment().device(device), recipe.precision, reduce=True)
     network = initial_network(recipe).to(compute.device)
     processes = Processes.from_environment()
-    loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)
+    loss = wrap(network, partial(compute_loss, recipe, compute, processes), processes, compute.device)
     assert recipe.steps is not None
     return Trainer(recipe, recipe.steps, network, loss, compute, processes)
 

@@ -18,11 +18,10 @@ from torch import nn
 
 from pamcli.errors import PamError
 from pamcli.inference.device import Compute
-from pamcli.training.checkpoints import newest_checkpoint, save_checkpoint
 from pamcli.training.distributed import Processes
 from pamcli.training.journal import read_entries
 from pamcli.training.recipes import RECIPES, read_made_with, read_recipe, recipe_json
-from pamcli.training.trainer import Trainer
+from pamcli.training.trainer import Trainer, newest_checkpoint, save_checkpoint
 
 ODD: list[Any] = [
     *(None, True, 0, -1, 3, 10**18, 0.5, float("nan"), float("inf"), "", "2", "x" * 5000, "\ud800"),

@@ -14,9 +14,10 @@ from tensorboardX.proto.event_pb2 import Event
 from torch import nn
 
 from pamcli.errors import OutputError, UsageError
-from pamcli.training import checkpoints
 from pamcli.training import journal as module
-from pamcli.training.checkpoints import (
+from pamcli.training import trainer as checkpoints
+from pamcli.training.journal import Journal, RunFolder
+from pamcli.training.trainer import (
     Checkpoint,
     list_checkpoints,
     newest_checkpoint,
@@ -24,7 +25,6 @@ from pamcli.training.checkpoints import (
     read_checkpoint,
     save_checkpoint,
 )
-from pamcli.training.journal import Journal, RunFolder
 
 
 def lines(folder: Path) -> list[Any]:

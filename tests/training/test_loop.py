@@ -18,15 +18,15 @@ from torch import Tensor, nn
 from pamcli.errors import DeviceError, OutputError, PamError
 from pamcli.inference.device import Compute, deterministic_algorithms
 from pamcli.registry.catalog import read_header
-from pamcli.training import checkpoints
-from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint, read_checkpoint
+from pamcli.reporting import SILENT, SilentReporter
+from pamcli.training import trainer as checkpoints
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import StepBatch
-from pamcli.training.journal import Journal, Observer, RunFolder
+from pamcli.training.journal import Journal, RunFolder
 from pamcli.training.loop import Loop, RunEnd, Stop, agree_on_reason
 from pamcli.training.recipe import Recipe, learning_rate
 from pamcli.training.recipes import RECIPES
-from pamcli.training.trainer import Trainer
+from pamcli.training.trainer import Trainer, list_checkpoints, newest_checkpoint, read_checkpoint
 from pamcli.training.validation import ValidationResult, Validator
 
 STEPS = 8
@@ -81,7 +81,7 @@ class Run:
                 yield StepBatch(left, right)
 
         with Journal(self.folder, trainer.step) as journal, deterministic_algorithms(torch.device("cpu")):
-            measures, ends = bool(self.recipe.validation), (stop or Stop(), observer or Observer())
+            measures, ends = bool(self.recipe.validation), (stop or Stop(), observer or SILENT)
             return Loop(trainer, self.folder, "about", journal, validator, measures, *ends).run(batches())
 
     @property
@@ -205,7 +205,7 @@ def test_weights_that_are_not_finite_are_never_kept(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     trainer = run.trainer()
 
-    class Poisoning(Observer):
+    class Poisoning(SilentReporter):
         def on_step(self, step: int) -> None:
             if step == 3:
                 trainer.network.get_parameter("2.bias").data.fill_(torch.nan)
@@ -273,7 +273,7 @@ def test_the_best_weights_are_those_of_the_lowest_d1(tmp_path: Path) -> None:
     run = Run(tmp_path / "run", VALIDATING)
     best: list[bytes] = []
 
-    class Watching(Observer):
+    class Watching(SilentReporter):
         def on_validation(self, step: int, validated: ValidationResult, best_yet: bool) -> None:
             best.append(run.folder.best.read_bytes())
 

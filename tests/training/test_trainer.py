@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from pamcli.training.recipes import RECIPES
 from pamcli.training.trainer import (
     Trainer,
     check_batch_norm,
-    loss_function,
+    compute_loss,
     make_average,
     set_training_mode,
 )
@@ -54,7 +55,7 @@ def make_trainer(precision: Any = "fp16", **changes: Any) -> Trainer:
 
 def test_a_batch_without_labels_has_all_terms() -> None:
     losses = replace(RECIPES["unsupervised"].losses, refined=1, likelihood=1)
-    loss = loss_function(replace(RECIPES["scenes"], losses=losses), CPU, Processes())
+    loss = partial(compute_loss, replace(RECIPES["scenes"], losses=losses), CPU, Processes())
     _, values = loss(PASMnet(), pair())
     assert values["refined"] == values["likelihood"] == 0
     assert values["photometric"] > 0
@@ -72,7 +73,7 @@ def test_the_largest_disparity_is_trained_with_and_stored() -> None:
             seen.append((max_disparity, all_stages))
             return super().forward(left, right, max_disparity, all_stages=all_stages)
 
-    loss_function(recipe, CPU, Processes())(Listening(), pair())
+    compute_loss(recipe, CPU, Processes(), Listening(), pair())
     assert seen == [(32, True)]
     assert recipe.model_spec().max_disparity == 32
 
