@@ -217,14 +217,15 @@ def pair_files(
 
 def list_by_stem(folder: Path, suffixes: Sequence[str] = IMAGE_SUFFIXES, ending: str = "") -> dict[str, Path]:
     """Return the files of a folder by stem without `ending`; of equal stems, the earliest suffix wins."""
-    found: dict[str, tuple[int, Path]] = {}
+    found: dict[str, Path] = {}
+    ranks: dict[str, int] = {}
     for name, _ in list_entries(folder):
         stem, suffix = os.path.splitext(name)
         if suffix.lower() in suffixes and stem.endswith(ending) and stem != ending:
             rank, key = suffixes.index(suffix.lower()), stem.removesuffix(ending)
-            if key not in found or rank <= found[key][0]:
-                found[key] = rank, folder / name
-    return {key: path for key, (_, path) in found.items()}
+            if rank <= ranks.get(key, rank):
+                found[key], ranks[key] = folder / name, rank
+    return found
 
 
 def find_root(root: Path, *below: str, holds: Sequence[str]) -> Path:

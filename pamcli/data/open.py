@@ -39,7 +39,7 @@ def parse_data(text: str) -> DataSpec:
         place, question, query = rest.rpartition("?")
         # Only a template of views, a topic of a bag, or a folder name with a "?" contains a "/".
         in_folders = []
-        if "/" in query:
+        if question and "/" in query:
             in_folders = [it for it in query.split("&") if "/" in it and "{}" not in it.partition("=")[2]]
         if not (question and query) or (in_folders and name != "bag"):
             place, query = rest, ""

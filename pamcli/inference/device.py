@@ -134,18 +134,19 @@ def _find_gpu(text: str) -> torch.device:
 
 
 @contextmanager
-def deterministic_algorithms(device: torch.device) -> Iterator[None]:
-    """Use deterministic algorithms on the CPU, where they cost nothing."""
-    if device.type != "cpu":
-        yield
-        return
+def prepare_arithmetic(device: torch.device) -> Iterator[None]:
+    """Flush denormals to 0 in this thread, and on the CPU use deterministic algorithms, for training."""
+    # Some CPUs compute denormals a hundred times slower; determinism costs nothing on a CPU.
     before = torch.are_deterministic_algorithms_enabled()
     filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.set_flush_denormal(True)
+    if device.type == "cpu":
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
         yield
     finally:
+        torch.set_flush_denormal(False)
         torch.use_deterministic_algorithms(before)
         torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
 
@@ -189,16 +190,6 @@ def keep_freed_memory() -> None:
 def release_freed_memory() -> None:
     with suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
-
-
-@contextmanager
-def flush_denormals() -> Iterator[None]:
-    """Flush denormal numbers to 0 in this thread; some CPUs compute them a hundred times slower."""
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)
 
 
 def get_used_memory(device: torch.device) -> int:

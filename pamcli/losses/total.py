@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import NamedTuple
 
 import torch
@@ -11,8 +12,6 @@ from pamcli.losses.supervised import (
     Quotient,
     attention_likelihood,
     error_likelihood,
-    find_visible_left,
-    find_visible_right,
     sample_truth,
     smooth_l1,
 )
@@ -52,33 +51,25 @@ class GroundTruth(NamedTuple):
     """The ground truth of a batch: (B, H, W), px of the input images, positive in both; NaN = unknown."""
 
     disparity: Tensor
-    right_disparity: Tensor | None = None
-    visible: Tensor | None = None  # bool; undefined where the disparity is unknown
-    right_visible: Tensor | None = None
-    left_only: Tensor | None = None  # (B,) bool: pairs of data sets with left ground truth only
+    right_disparity: Tensor
+    visible: Tensor  # bool: visible in both images; undefined where the disparity is unknown
+    right_visible: Tensor
+    left_only: Tensor  # (B,) bool: pairs of data sets with left ground truth only
 
     @property
     def known(self) -> Tensor:
         """Mask of known left disparities, bool."""
         return self.disparity.isfinite()
 
-    @property
-    def both(self) -> tuple[Tensor, Tensor]:
-        """Disparities of both images, all NaN if not given."""
-        right = self.right_disparity
-        return self.disparity, torch.full_like(self.disparity, torch.nan) if right is None else right
-
     def below(self, limit: float) -> "GroundTruth":
         """Mark disparities from `limit` on as unknown."""
-        left, right = (torch.where(each < limit, each, torch.nan) for each in self.both)
+        left, right = (torch.where(each < limit, each, torch.nan) for each in self[:2])
         return self._replace(disparity=left, right_disparity=right)
 
     def visible_pixels(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Return the disparity of each image and its pixels that are known and visible in both images."""
-        left, right = self.both
-        visible = find_visible_left(left, right) if self.visible is None else self.visible
-        right_visible = find_visible_right(left, right) if self.right_visible is None else self.right_visible
-        return (left, self.known & visible), (right, right.isfinite() & right_visible)
+        right = self.right_disparity
+        return (self.disparity, self.known & self.visible), (right, right.isfinite() & self.right_visible)
 
 
 def matching_terms(
@@ -215,7 +206,7 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Ground
     left, right = truth.visible_pixels()
     counts = torch.where(left[1], 1.0, weights.occluded) * truth.known
     clamp = None
-    if weights.clamp_pseudo_labels is not None and truth.left_only is not None:
+    if weights.clamp_pseudo_labels is not None:
         clamp = torch.where(truth.left_only, weights.clamp_pseudo_labels, torch.inf)
     limits = weights.logarithmic_beyond, clamp
     if weights.refined:
@@ -243,7 +234,7 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Ground
     if weights.likelihood:
         stages: Iterable[tuple[ParallaxMaps | SymmetricAttention, int, float]]
         if matching.scales:
-            attentions = [scale.attention for scale in matching.scales]
+            attentions = map(attrgetter("attention"), matching.scales)
             stages = zip(attentions, STAGE_STRIDES, weights.likelihood_shares, strict=True)
         else:
             stages = _iterate_stages(matching, weights.likelihood_shares)
@@ -269,9 +260,9 @@ def _likelihood_terms(
 def _mask_by_truth(maps: ParallaxMaps, truth: GroundTruth, limit: float, stride: int) -> ParallaxMaps:
     """Restrict the masks of the maps to pixels of known, positive disparity below the limit."""
     known = []
-    for each in truth.below(limit).both:
+    for each in truth.below(limit)[:2]:
         disparity, finite = sample_truth(each, each.isfinite(), stride)
         known.append(finite & (disparity > 0))
-    unlabelled = ~truth.both[1].isfinite().flatten(1).any(1)  # pairs without right ground truth
+    unlabelled = ~truth.right_disparity.isfinite().flatten(1).any(1)  # pairs without right ground truth
     valid_right = maps.valid_right & (unlabelled[:, None, None] | known[1])
     return replace(maps, valid_left=maps.valid_left & known[0], valid_right=valid_right)

@@ -75,11 +75,6 @@ class Architecture:
     defaults: Mapping[int, str] = field(default_factory=dict)  # weights by scale (matching: 1)
     camera_defaults: Mapping[int, str] = field(default_factory=dict)  # likewise for camera images
 
-    @property
-    def missing_terms(self) -> tuple[str, ...]:
-        """Loss terms that the network does not have, also those of the other task."""
-        return self.other_terms + (UPSCALING_TERMS if self.task == "disparity" else MATCHING_TERMS)
-
     def get_part(self, key: str) -> str:
         """Return the part that a weight or module key belongs to; a part's own name is also a key."""
         first = key.split(".")[0]

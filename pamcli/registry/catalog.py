@@ -161,9 +161,11 @@ class ModelSpec:
         return ARCHITECTURES[self.architecture]
 
     def to_metadata(self) -> dict[str, str]:
-        values = {"pam_format": "1", **asdict(self), "configuration": json.dumps({"variant": self.variant})}
-        del values["variant"]
-        return {key: str(value) for key, value in values.items() if value not in (None, "")}
+        metadata = {"pam_format": "1", "configuration": json.dumps({"variant": self.variant})}
+        for key, value in asdict(self).items():
+            if key != "variant" and value not in (None, ""):
+                metadata[key] = str(value)
+        return metadata
 
     @classmethod
     def from_metadata(cls, metadata: dict[str, str]) -> "ModelSpec":

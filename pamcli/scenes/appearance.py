@@ -133,15 +133,6 @@ def add_gloss(colours: Colours, gloss: NDArray[np.floating]) -> Tensor:
     return torch.cat((make_opaque(np.clip(colours, 0, 1)), share))
 
 
-def random_paint(rng: Generator) -> Colours:
-    if rng.random() < 0.7:
-        colour = np.full(3, rng.choice([0.03, 0.08, 0.3, 0.55, 0.85])) * rng.uniform(0.8, 1.15)
-    else:
-        colour = rng.uniform(0.02, 0.25, 3)
-        colour[rng.integers(3)] = rng.uniform(0.3, 0.75)
-    return np.asarray(colour, np.float64)
-
-
 def body(
     rng: Generator, colour: Colours, rows: int, columns: int, aspect: float = 1.0, wheel: float = 0.0
 ) -> Tensor:

@@ -23,7 +23,8 @@ def random_occluder(rng: Generator, image: Rgb) -> tuple[Tensor, float]:
 def _choose_size(rng: Generator, image: Rgb, high: float, wide: float) -> tuple[int, int]:
     """Return rows and columns (texels) for limits given in parts of the image height."""
     height = len(image)
-    rows, columns = (math.exp(rng.uniform(math.log(part / 4), math.log(part))) for part in (high, wide))
+    rows = math.exp(rng.uniform(math.log(high / 4), math.log(high)))
+    columns = math.exp(rng.uniform(math.log(wide / 4), math.log(wide)))
     return max(8, int(FINER * height * rows)), max(8, int(FINER * height * columns))
 
 

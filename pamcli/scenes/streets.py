@@ -14,7 +14,7 @@ from pamcli.scenes.render import Decal, Layer, Reflection
 from pamcli.scenes.solids import AHEAD, DOWN, RIGHT, Block, Camera, Face, Light, Vector, render_face, shadow
 from pamcli.scenes.stage import Stage
 from pamcli.scenes.surfaces import Surface
-from pamcli.scenes.textures import TextureLibrary, bare_surface, cut
+from pamcli.scenes.textures import TextureLibrary, bare_surface, cut, random_paint
 
 MOST_SHADOWS = 12
 
@@ -79,7 +79,7 @@ def add_car(street: Street, *, parked: bool) -> None:
     too_near = front < 2 or street.camera.focal / front > 1.3 * street.largest
     if too_near or not street.camera.is_visible(outline.corners()):
         return
-    colour, van = appearance.random_paint(rng), rng.random() < 0.25
+    colour, van = random_paint(rng), rng.random() < 0.25
     height = street.uniform(1.7, 2.6) * metre if van else street.uniform(0.75, 1.0) * metre
     gloss = np.full((8, 8), street.uniform(0.1, 0.5))
     roof = appearance.add_gloss(np.broadcast_to(colour * 1.1, (8, 8, 3)), gloss)

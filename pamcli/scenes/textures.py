@@ -122,6 +122,16 @@ def make_opaque(colours: NDArray[np.floating]) -> Tensor:
     return torch.cat((texture, torch.ones_like(texture[:1])))
 
 
+def random_paint(rng: Generator) -> NDArray[np.float64]:
+    """Return a colour: mostly grey, else dark with one brighter channel."""
+    if rng.random() < 0.7:
+        colour = np.full(3, rng.choice([0.03, 0.08, 0.3, 0.55, 0.85])) * rng.uniform(0.8, 1.15)
+    else:
+        colour = rng.uniform(0.02, 0.25, 3)
+        colour[rng.integers(3)] = rng.uniform(0.3, 0.75)
+    return np.asarray(colour, np.float64)
+
+
 def cut(texture: Tensor, mask: NDArray[np.float32]) -> Tensor:
     """Return the texture cut out with a mask (H, W) in [0, 1]."""
     return texture * torch.from_numpy(mask)

@@ -10,7 +10,7 @@ from torch import Tensor
 from pamcli.scenes import appearance
 from pamcli.scenes.stage import Stage
 from pamcli.scenes.surfaces import Pair
-from pamcli.scenes.textures import cut, make_opaque
+from pamcli.scenes.textures import cut, make_opaque, random_paint
 
 FINER = 2.0  # texels per px
 MOST_TEXELS = 1400  # largest side
@@ -73,7 +73,7 @@ def _add(stage: Stage, texture: Tensor, tilt: Pair, turn: float, height: Pair = 
 def paint(rng: Generator, rows: int, columns: int) -> Tensor:
     """Return one colour, mostly of paint, steel or rubber, with a vertical gradient."""
     light = np.linspace(-1, 1, rows)[:, None, None]
-    colour = appearance.random_paint(rng) * (1 + rng.uniform(0, 0.5) * light)
+    colour = random_paint(rng) * (1 + rng.uniform(0, 0.5) * light)
     return make_opaque(np.broadcast_to(np.clip(colour, 0, 1), (rows, columns, 3)))
 
 
@@ -156,7 +156,7 @@ def glass(rng: Generator, rows: int, columns: int) -> Tensor:
     colours = np.broadcast_to(rng.uniform(0.0, 0.6, 3), (rows, columns, 3)).copy()
     pane = np.zeros((rows, columns), np.bool_)
     pane[frame:-frame, frame:-frame] = True
-    colours[~pane] = appearance.random_paint(rng)
+    colours[~pane] = random_paint(rng)
     opacity = np.where(pane, rng.uniform(0.52, 0.8), 1.0).astype(np.float32)
     texture = appearance.add_gloss(colours, np.where(pane, rng.uniform(0.1, 0.5), 0.0))
     return texture * torch.from_numpy(opacity)

@@ -86,14 +86,14 @@ def check_start(recipe: Recipe) -> None:
             problem = "the loss term estimate requires reinitialise=refine: a trained network may ignore it"
             raise UsageError(problem, "set losses.estimate=0, or use the recipe refine")
     elif recipe.freeze_batch_norm or recipe.after is not None:
-        weights = f"the recipe {recipe.after}" if recipe.after is not None else recipe.architecture
+        weights = f"the recipe {recipe.after}" if recipe.after is not None else recipe.row.name
         hint = f"set `from` to weights of {weights}"
         raise UsageError(f"the recipe {recipe.name} requires initial weights", hint)
 
 
 def check_weights(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
     """Raise ModelError or UsageError unless the recipe can start from weights of this description."""
-    wanted = recipe.architecture
+    wanted = recipe.row.name
     if spec.architecture != wanted:
         hint = f"set `from` to weights of {wanted}, or `network` {spec.architecture}"
         raise ModelError(f"{weights} has weights of {spec.architecture}, but the run trains {wanted}", hint)

@@ -13,7 +13,7 @@ import numpy as np
 import pydantic
 from numpy.typing import NDArray
 
-from pamcli.errors import InputError, OutputError, UsageError
+from pamcli.errors import OutputError, UsageError
 from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.json_files import Number, Whole, check_json, parse_stored_json
 from pamcli.files.paths import quote
@@ -55,10 +55,6 @@ class RunFolder:
                 hint = resume if self.recipe.exists() else "use another"
                 raise UsageError(f"{quote(self.path)} is not empty", hint)
         check_writable(self.recipe)
-
-    def require_run(self) -> None:
-        if not self.recipe.is_file():
-            raise InputError(f"{quote(self.path)} has no recipe.json", "use the folder of a training run")
 
 
 @pydantic.dataclasses.dataclass(frozen=True)

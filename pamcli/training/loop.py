@@ -15,15 +15,15 @@ from torch import Tensor
 
 from pamcli.errors import PamError
 from pamcli.files.atomic import require_folder
+from pamcli.imaging.images import write_image
 from pamcli.inference.device import peak_memory
 from pamcli.registry.catalog import read_header
 from pamcli.registry.load import save_network
-from pamcli.training import validation
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import StepBatch
 from pamcli.training.journal import Journal, Observer, RunFolder
 from pamcli.training.trainer import Trainer, remove_older, save_checkpoint
-from pamcli.training.validation import Gain, ValidationResult, Validator, round_weights
+from pamcli.training.validation import Gain, ValidationResult, Validator, read_figures, round_weights
 
 Reason = Literal["interrupted", "terminated", "time"]
 
@@ -192,13 +192,13 @@ class Loop:
             )
         except _StoppedError:
             return
-        best = self.validator.is_better(result.figure, validation.read_figures(self.journal.entries))
+        best = self.validator.is_better(result.figure, read_figures(self.journal.entries))
         if best:
             self._export(result, last=False)
         if step == trainer.steps:
             self._export(result, last=True)
-        validation.save_images(self.folder.samples(step), result)
         for name, pixels in result.images.items():
+            write_image(self.folder.samples(step) / f"{name}.png", pixels)
             self.journal.add_image(step, name, pixels)
         # Write this last: a log line means that the validation is complete.
         self.journal.write({"step": step, "figure": result.figure, "validation": result.figures})

@@ -14,10 +14,14 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from pamcli.data.source import format_size
 from pamcli.errors import UsageError
 from pamcli.losses.weights import LossWeights
-from pamcli.registry import architectures as table
 from pamcli.registry.architectures import (
+    ARCHITECTURES,
+    MATCHING_TERMS,
     NETWORKS,
     PAPER,
+    SCALES,
+    TRAINED,
+    UPSCALING_TERMS,
     Architecture,
     Task,
     Variant,
@@ -166,9 +170,9 @@ class Recipe:
     keep: Count = 3  # number of checkpoints to keep
 
     def __post_init__(self) -> None:
-        if self.architecture not in NETWORKS[self.task]:
+        if self.network is not None and self.network not in NETWORKS[self.task]:
             known = ", ".join(NETWORKS[self.task])
-            raise UsageError(f"{self.architecture} does not support {self.task}", f"networks: {known}")
+            raise UsageError(f"{self.network} does not support {self.task}", f"networks: {known}")
         if (self.steps is None) == (self.epochs is None):
             raise UsageError("a recipe must have either `steps` or `epochs`", "set exactly one of them")
         if self.average_from is not None and self.ema is None:
@@ -181,8 +185,8 @@ class Recipe:
         self._check_terms()
         self._check_parts()
         if self.task == "superres":
-            if self.scale not in table.SCALES:
-                known = ", ".join(map(str, table.SCALES))
+            if self.scale not in SCALES:
+                known = ", ".join(map(str, SCALES))
                 raise UsageError(f"scale must be one of {known}, got {self.scale}", "set `scale`")
             if self.max_disparity is not None or self.freeze_batch_norm or self.sizes:
                 raise UsageError("superres does not support max_disparity, freeze_batch_norm and sizes")
@@ -191,7 +195,7 @@ class Recipe:
             raise UsageError("`scale` and the initialisation upscaler are for super-resolution only")
         for size in (self.crop, *map(attrgetter("crop"), self.sizes)):
             if size[0] % self.row.multiple or size[1] % self.row.multiple:
-                problem = f"a crop of {format_size(size)} does not fit {self.architecture}"
+                problem = f"a crop of {format_size(size)} does not fit {self.row.name}"
                 raise UsageError(problem, f"both sides must be multiples of {self.row.multiple} px")
 
     def _check_sizes(self) -> None:
@@ -209,10 +213,11 @@ class Recipe:
     def _check_terms(self) -> None:
         if self.pseudo_labels and self.task != "disparity":
             raise UsageError("pseudo_labels is not supported for super-resolution")
-        for name in self.row.missing_terms:
+        of_other_task = UPSCALING_TERMS if self.task == "disparity" else MATCHING_TERMS
+        for name in self.row.other_terms + of_other_task:
             if getattr(self.losses, name):
                 raise UsageError(
-                    f"{self.architecture} does not have the loss term {name}",
+                    f"{self.row.name} does not have the loss term {name}",
                     f"use a recipe without losses.{name}: pam guide recipes",
                 )
         form, attention = self.form, self.losses.uses_attention or self.losses.likelihood
@@ -235,25 +240,21 @@ class Recipe:
             parts[self.reinitialise] = self.reinitialise
         for name, part in parts.items():
             if part not in known:
-                raise UsageError(f"{self.architecture} has no part {name!r}", f"parts: {', '.join(known)}")
-
-    @property
-    def architecture(self) -> str:
-        return table.TRAINED[self.task] if self.network is None else self.network
+                raise UsageError(f"{self.row.name} has no part {name!r}", f"parts: {', '.join(known)}")
 
     @property
     def row(self) -> Architecture:
-        return table.ARCHITECTURES[self.architecture]
+        return ARCHITECTURES[TRAINED[self.task] if self.network is None else self.network]
 
     @property
     def form(self) -> Variant:
         """Parsed `variant`. Raises UsageError."""
-        return parse_variant(self.architecture, self.variant)
+        return parse_variant(self.row.name, self.variant)
 
     def model_spec(self, training: str = "") -> ModelSpec:
         """Return the description for a weights file. `training`: a sentence on data and accuracy."""
         return ModelSpec(
-            self.architecture,
+            self.row.name,
             variant=self.form.text,
             scale=self.scale,
             max_disparity=self.max_disparity,

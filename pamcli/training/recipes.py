@@ -23,10 +23,10 @@ from pamcli.registry.catalog import DEFAULT_MATCHING, locate, read_header
 from pamcli.settings.training import TrainSettings
 from pamcli.training.journal import RunFolder
 from pamcli.training.recipe import Recipe
-from pamcli.validation import describe_first_error, describe_unknown, parse_record
+from pamcli.validation import describe_first_error, describe_unknown
 
 MADE_WITH = "made_with"  # key for the record beside the recipe, without influence on the run
-_ADAPTER: TypeAdapter[Any] = TypeAdapter(Recipe)
+_ADAPTER = TypeAdapter(Recipe)
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ def _load_recipes() -> dict[str, Recipe]:
         base = own.pop("base", None)
         return {**(values(base) if base else {}), **own, "name": name}
 
-    return {name: parse_record(Recipe, json.dumps(values(name))) for name in tables}
+    return {name: _ADAPTER.validate_json(json.dumps(values(name))) for name in tables}
 
 
 RECIPES: Mapping[str, Recipe] = _load_recipes()
@@ -78,14 +78,14 @@ def read_recipe(path: Path, changes: Mapping[str, Any] | None = None) -> Recipe:
     if isinstance(values, dict):
         values.pop(MADE_WITH, None)
     try:
-        return parse_record(Recipe, json.dumps(values))
+        return _ADAPTER.validate_json(json.dumps(values))
     except (ValidationError, UsageError) as error:
         if changes and isinstance(error, UsageError):
             with suppress(ValidationError, UsageError, AttributeError, TypeError):
                 for key, value in changes.items():
                     *groups, name = key.split(".")
                     reduce(lambda place, group: place.setdefault(group, {}), groups, values)[name] = value
-                return parse_record(Recipe, json.dumps(values))
+                return _ADAPTER.validate_json(json.dumps(values))
         problem = error if isinstance(error, UsageError) else describe_first_error(error, Recipe)
         raise InputError(f"{quote(path)}: {problem}") from error
 
@@ -116,7 +116,7 @@ def change_recipe(
             )
         place[name] = _parse_value(text, isinstance(place.get(name), bool))
     try:
-        return parse_record(Recipe, json.dumps(values))
+        return _ADAPTER.validate_json(json.dumps(values))
     except ValidationError as error:
         wrong = ", ".join(f"{key}={text}" for key, text in settings.items())
         problem = describe_first_error(error, Recipe)

@@ -87,8 +87,8 @@ def run(
     """
     processes = Processes.from_environment()
     observer = observer if processes.is_main else SILENT
-    if recipe is None:
-        folder.require_run()
+    if recipe is None and not folder.recipe.is_file():
+        raise InputError(f"{quote(folder.path)} has no recipe.json", "use the folder of a training run")
     with lock_folder(folder.path) if processes.is_main else nullcontext():
         ready = prepare_run(settings, folder, recipe, processes, observer)
         with processes.connect(ready.compute.device):
@@ -274,8 +274,7 @@ def _train(run: Run, stop: Stop, observer: Observer) -> RunEnd:
             if held_out:
                 validator = _validate_held_out(held_out, observer)
                 measures = bool(recipe.validation or validator)
-        stack.enter_context(devices.deterministic_algorithms(compute.device))
-        stack.enter_context(devices.flush_denormals())
+        stack.enter_context(devices.prepare_arithmetic(compute.device))
         loop = Loop(trainer, folder, run.about, journal, validator, measures, stop, observer)
         end = loop.run(batches)
         gain = measure_gain(journal.entries, validator) if journal and validator else None
@@ -292,7 +291,7 @@ def _describe(run: Run, trainer: Trainer) -> list[str]:
     recipe, compute = run.recipe, run.compute
     millions = sum(map(torch.numel, trainer.network.parameters())) / 1e6
     form = f", variant {recipe.form.text}" if recipe.form.changes else ""
-    lines = [f"{recipe.architecture}{form}: {millions:.2f}M parameters"]
+    lines = [f"{recipe.row.name}{form}: {millions:.2f}M parameters"]
     lines.append(f"{run.about}; on {compute.device} in {compute.precision}")
     if (compute.device.type, compute.precision) == ("cpu", "bf16") and not devices.cpu_has_bf16():
         lines.append("this CPU emulates bf16, which is many times slower than fp32")

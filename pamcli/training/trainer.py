@@ -7,8 +7,8 @@ import os
 import pickle
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,11 @@ from pamcli.files.atomic import report_write_errors, write_atomically
 from pamcli.inference.device import Compute, catch_memory_errors
 from pamcli.losses.total import matching_terms, superres_terms, total_loss
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
-from pamcli.training.convolutions import make_faster
 from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import StepBatch
 from pamcli.training.muon import Muon
 from pamcli.training.recipe import Recipe, learning_rate
+from pamcli.winograd import make_faster
 
 FORMAT = 1
 _NAME = re.compile(r"step-(\d{8,})\.pt")
@@ -109,12 +109,15 @@ class Trainer:
     def make_checkpoint(self) -> Checkpoint:
         """Return the complete state for `restore`."""
         weights = dict(self.network.state_dict()), dict(self.result_weights)
-        others = self.optimizer.state_dict(), self.scaler.state_dict(), random_states()
-        return Checkpoint(self.step, *weights, *others, self.pairs)
+        random = {"cpu": torch.get_rng_state()}
+        if torch.cuda.is_available():
+            random["cuda"] = torch.cuda.get_rng_state()
+        states = self.optimizer.state_dict(), self.scaler.state_dict(), random
+        return Checkpoint(self.step, *weights, *states, self.pairs)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore a checkpoint of the same recipe; raise ModelError if it is damaged or does not fit."""
-        with check_fit(checkpoint):
+        try:
             self.network.load_state_dict(checkpoint.network)
             if self.average is not None:
                 self.average.module.load_state_dict(checkpoint.average)
@@ -128,7 +131,14 @@ class Trainer:
                 raise KeyError("the moments belong to another optimizer")
             if checkpoint.scaler and self.scaler.is_enabled():
                 self.scaler.load_state_dict(checkpoint.scaler)
-            restore_random_states(checkpoint.random)
+            torch.set_rng_state(checkpoint.random["cpu"])
+            if "cuda" in checkpoint.random and torch.cuda.is_available():
+                torch.cuda.set_rng_state(checkpoint.random["cuda"])
+        except _DAMAGE as error:
+            name = f"step-{checkpoint.step:08d}.pt"
+            problem = f"the checkpoint {name} is damaged, or belongs to another network or recipe"
+            hint = "restore the recipe, or remove the checkpoint to continue from the one before it"
+            raise ModelError(problem, hint) from error
         self.step, self.pairs = checkpoint.step, checkpoint.pairs
 
 
@@ -213,7 +223,7 @@ def check_batch_norm(recipe: Recipe, network: nn.Module, processes: Processes, d
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise
-        problem = f"{recipe.architecture} cannot learn from one pair of {format_size(smallest)} px at a time"
+        problem = f"{recipe.row.name} cannot learn from one pair of {format_size(smallest)} px at a time"
         hint = "batch norm needs more values: use a larger `crop` or `batch`"
         raise UsageError(problem, hint) from error
 
@@ -307,30 +317,3 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
         return Checkpoint(**content) if content.pop("format") == FORMAT else None
     except (zipfile.BadZipFile, pickle.UnpicklingError, OSError, EOFError, *_DAMAGE):
         return None
-
-
-@contextmanager
-def check_fit(checkpoint: Checkpoint) -> Iterator[None]:
-    """Convert errors from restoring parts of a checkpoint into a ModelError that names it."""
-    try:
-        yield
-    except _DAMAGE as error:
-        name = f"step-{checkpoint.step:08d}.pt"
-        problem = f"the checkpoint {name} is damaged, or belongs to another network or recipe"
-        hint = "restore the recipe, or remove the checkpoint to continue from the one before it"
-        raise ModelError(problem, hint) from error
-
-
-def random_states() -> dict[str, Tensor]:
-    """Return the states of torch's generators on the CPU and, if there is one, the current GPU."""
-    states = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state()
-    return states
-
-
-def restore_random_states(states: dict[str, Tensor]) -> None:
-    """Restore the generators that exist on this machine."""
-    torch.set_rng_state(states["cpu"])
-    if "cuda" in states and torch.cuda.is_available():
-        torch.cuda.set_rng_state(states["cuda"])

@@ -20,7 +20,7 @@ from pamcli.evaluation.superres import Superres
 from pamcli.evaluation.superres_metrics import SuperresPair, Upscaled
 from pamcli.files.paths import quote
 from pamcli.imaging.colormap import colorize
-from pamcli.imaging.images import to_uint8, write_image
+from pamcli.imaging.images import to_uint8
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.model import TorchModel
@@ -152,11 +152,6 @@ def measure_gain(entries: Iterable[Mapping[str, Any]], validator: Validator) -> 
 
 def read_figures(entries: Iterable[Mapping[str, Any]]) -> dict[int, float]:
     return {entry["step"]: entry["figure"] for entry in entries if entry.get("figure") is not None}
-
-
-def save_images(folder: Path, result: ValidationResult) -> None:
-    for name, pixels in result.images.items():
-        write_image(folder / f"{name}.png", pixels)
 
 
 def _measure_disparity(

@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from pamcli.data.open import open_data
-from pamcli.inference.device import Compute, flush_denormals, keep_freed_memory
+from pamcli.inference.device import Compute, keep_freed_memory, prepare_arithmetic
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, StepBatch, load_batches
 from pamcli.training.initialisation import initial_network
@@ -64,7 +64,7 @@ def main() -> None:
         width, height = map(int, given.crop.split("x"))
         recipe = replace(recipe, crop=(height, width))
     source = open_data(given.data).with_hard_cases(recipe.scenes.hard)
-    with tempfile.TemporaryDirectory() as folder, flush_denormals():
+    with tempfile.TemporaryDirectory() as folder, prepare_arithmetic(Compute.choose(given.device).device):
         keep_freed_memory()
         examples = Examples(recipe, [(source, 1.0)], Path(folder))
         measure(recipe, examples, given.steps, given.workers, given.device)

@@ -137,7 +137,7 @@ def test_nothing_given_is_the_recipe_for_the_task() -> None:
     assert recipe("disparity") == RECIPES["scratch"]
     assert recipe("disparity", network="pasmnet2").name == "pasmnet2"
     assert recipe("disparity", start="pasmnet").name == "scenes"
-    assert recipe("disparity", network="pasmnet2", unsupervised=True).architecture == "pasmnet2"
+    assert recipe("disparity", network="pasmnet2", unsupervised=True).row.name == "pasmnet2"
     adapted = replace(RECIPES["adapt"], start="pasmnet2", network="pasmnet2")
     assert recipe("disparity", unsupervised=True) == adapted
     assert recipe("disparity", unsupervised=True, recipe="unsupervised") == RECIPES["unsupervised"]
@@ -148,7 +148,7 @@ def test_nothing_given_is_the_recipe_for_the_task() -> None:
 
 def test_a_run_takes_the_variant_of_its_initial_weights() -> None:
     found = recipe("superres", start="passrnet2-x4", scale=2)
-    assert (found.architecture, found.scale) == ("passrnet2", 2)
+    assert (found.row.name, found.scale) == ("passrnet2", 2)
     assert found.variant == "blocks=32,consistency=bicubic"
     assert recipe("superres", start="passrnet2-camera-x2", network="passrnet2").variant == "blocks=32"
 

@@ -130,7 +130,8 @@ def test_a_training_step_of_matching_is_the_cpus() -> None:
     def run(network: torch.nn.Module) -> torch.Tensor:
         device = next(network.parameters()).device
         views = left.to(device), right.to(device)
-        unknown = GroundTruth(torch.full_like(views[0][:, 0], torch.nan))
+        nothing, none = torch.full_like(views[0][:, 0], torch.nan), torch.zeros_like(views[0][:, 0]).bool()
+        unknown = GroundTruth(nothing, nothing, none, none, none[:, 0, 0])
         weights = LossWeights(photometric=1, smoothness=1)
         terms = matching_terms(network(*views, all_stages=True), *views, weights, unknown)
         return total_loss(terms)[0]

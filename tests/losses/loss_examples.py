@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pamcli.losses.supervised import Quotient
+from pamcli.losses.supervised import Quotient, find_visible_left, find_visible_right
 from pamcli.losses.total import GroundTruth
 from pamcli.networks.parallax import ParallaxMaps, attention
 
@@ -57,4 +57,11 @@ def example_truth(batch: int) -> GroundTruth:
     left[torch.rand(left.shape, generator=random) < 0.3] = torch.nan
     right[torch.rand(right.shape, generator=random) < 0.3] = torch.nan
     visible, right_visible = (torch.rand(left.shape, generator=random) < 0.7 for _ in range(2))
-    return GroundTruth(left, right, visible, right_visible)
+    return GroundTruth(left, right, visible, right_visible, torch.zeros(batch, dtype=torch.bool))
+
+
+def truth_of(disparity: Tensor, right: Tensor | None = None) -> GroundTruth:
+    """Disparities of both views, the right ones unknown if not given, and the pixels visible in both."""
+    right = torch.full_like(disparity, torch.nan) if right is None else right
+    visible = find_visible_left(disparity, right), find_visible_right(disparity, right)
+    return GroundTruth(disparity, right, *visible, torch.zeros(len(disparity), dtype=torch.bool))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from loss_examples import maps_of, random_costs, random_pictures, value
+from loss_examples import maps_of, random_costs, random_pictures, truth_of, value
 from paper_weights import SUPER_RESOLUTION
 from torch import Tensor
 
-from pamcli.losses.total import GroundTruth, superres_terms, total_loss
+from pamcli.losses.total import superres_terms, total_loss
 from pamcli.losses.unsupervised import attention_cycle
 from pamcli.losses.weights import LossWeights
 from pamcli.networks.passrnet import SuperResolution
 
-UNKNOWN = GroundTruth(torch.full((2, 8, 12), torch.nan))
+UNKNOWN = truth_of(torch.full((2, 8, 12), torch.nan))
 
 
 def example_superres(*, both: bool) -> tuple[SuperResolution, list[Tensor], list[Tensor]]:
@@ -49,7 +49,7 @@ def test_superres_learns_by_charbonnier_and_ground_truth() -> None:
     result, pictures, costs = example_superres(both=False)
     weights = LossWeights(charbonnier=1, likelihood=0.1)
     disparity = torch.full((2, 8, 12), 3.0)
-    terms = superres_terms(result, *pictures, weights, GroundTruth(disparity, disparity))
+    terms = superres_terms(result, *pictures, weights, truth_of(disparity, disparity))
     assert set(terms) == {"charbonnier", "likelihood"}
     of_left, of_right = (quotient for _, quotient in terms["likelihood"])
     assert of_left.count == of_right.count == 2 * 8 * 9

@@ -6,7 +6,16 @@ from dataclasses import asdict, fields, replace
 
 import pytest
 import torch
-from loss_examples import HEIGHT, WIDTH, example_truth, maps_of, random_costs, random_pictures, value
+from loss_examples import (
+    HEIGHT,
+    WIDTH,
+    example_truth,
+    maps_of,
+    random_costs,
+    random_pictures,
+    truth_of,
+    value,
+)
 from paper_weights import KITTI, SCENEFLOW, SUPERVISED
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
@@ -50,7 +59,7 @@ def example_matching(leaves: list[Tensor], images: slice = slice(None)) -> Match
 
 
 def part(truth: GroundTruth, images: slice) -> GroundTruth:
-    return GroundTruth(*[None if values is None else values[images] for values in truth])
+    return GroundTruth(*(values[images] for values in truth))
 
 
 def loss_of(terms: Terms) -> Tensor:
@@ -95,7 +104,7 @@ def test_a_term_of_weight_zero_is_left_out(term: str) -> None:
 
 def test_ground_truth_does_not_change_the_unsupervised_loss() -> None:
     matching, (left, right) = example_matching(example_leaves(2)), random_pictures(1, 2, HEIGHT, WIDTH)
-    unknown = GroundTruth(torch.full((2, HEIGHT, WIDTH), NAN))
+    unknown = truth_of(torch.full((2, HEIGHT, WIDTH), NAN))
     one, other = (
         loss_of(matching_terms(matching, left, right, SCENEFLOW, truth))
         for truth in (example_truth(2), unknown)
@@ -108,7 +117,7 @@ def test_the_authors_mask_counts_pixels_with_truth_in_range() -> None:
     disparity = torch.full((1, HEIGHT, WIDTH), 50.0)
     disparity[..., :16], disparity[..., 16:32], disparity[..., 32:48] = 0, NAN, 192
     weights = LossWeights(photometric=1, pam_photometric=1, pam_cycle=1, mask_by_truth_below=192)
-    terms = matching_terms(matching, left, right, weights, GroundTruth(disparity))
+    terms = matching_terms(matching, left, right, weights, truth_of(disparity))
     assert terms["photometric"][0][1].count == 16 * matching.maps[-1].valid_left[..., 12:].sum()
     for stage, maps in enumerate(matching.maps):
         of_left, of_right = (quotient for _, quotient in terms["pam_photometric"][2 * stage : 2 * stage + 2])
@@ -116,7 +125,7 @@ def test_the_authors_mask_counts_pixels_with_truth_in_range() -> None:
         assert of_right.count == maps.valid_right.sum()  # no truth of the right view: all of its pixels
         assert terms["pam_cycle"][2 * stage][1].count == maps.valid_left.sum()
     # As the examples of a data set give it that knows left truths alone.
-    unlabelled = GroundTruth(disparity, torch.full_like(disparity, NAN))
+    unlabelled = truth_of(disparity, torch.full_like(disparity, NAN))
     alike = matching_terms(matching, left, right, weights, unlabelled)["pam_photometric"]
     counts = [[float(quotient.count) for _, quotient in found] for found in (alike, terms["pam_photometric"])]
     assert counts[0] == counts[1]
@@ -127,7 +136,8 @@ def test_ground_truth_beyond_the_limit_is_not_learned_either() -> None:
     disparity = torch.full((1, HEIGHT, WIDTH), 8.0)
     disparity[..., 40:] = 30
     weights = replace(SUPERVISED, mask_by_truth_below=20.0)
-    truth = GroundTruth(disparity, disparity.flip(-1), *[torch.ones_like(disparity, dtype=torch.bool)] * 2)
+    every = torch.ones_like(disparity, dtype=torch.bool)
+    truth = truth_of(disparity, disparity.flip(-1))._replace(visible=every, right_visible=every)
     pictures = random_pictures(1, 1, HEIGHT, WIDTH)
     terms = matching_terms(example_matching(leaves), *pictures, weights, truth)
     assert terms["refined"][0][1].count == HEIGHT * 40
@@ -189,7 +199,7 @@ def test_occluded_pixels_are_found_where_nobody_names_them() -> None:
     disparity[..., 30:40] = 12  # hides the eight columns to its left
     matching = example_matching(example_leaves(1))
     terms = matching_terms(
-        matching, *random_pictures(1, 1, HEIGHT, WIDTH), LossWeights(refined=1), GroundTruth(disparity)
+        matching, *random_pictures(1, 1, HEIGHT, WIDTH), LossWeights(refined=1), truth_of(disparity)
     )
     assert terms["refined"][0][1].count == HEIGHT * (WIDTH - 4 - 8)
 
@@ -210,7 +220,7 @@ def test_a_batch_without_truth_gives_zero_gradients() -> None:
     leaves = example_leaves(1)
     nothing = torch.full((1, HEIGHT, WIDTH), NAN)
     pictures = random_pictures(1, 1, HEIGHT, WIDTH)
-    for truth in (GroundTruth(nothing), GroundTruth(nothing, nothing)):
+    for truth in (truth_of(nothing), truth_of(nothing, nothing)):
         loss = loss_of(matching_terms(example_matching(leaves), *pictures, SUPERVISED, truth))
         assert loss == 0
         for gradient in torch.autograd.grad(loss, [leaves[4], leaves[-1]]):
@@ -245,7 +255,7 @@ def test_gradients_flow_where_they_are_wanted_in_the_network() -> None:
     torch.manual_seed(0)
     net = PASMnet()
     left, right = random_pictures(1, 1, 64, 96)
-    truth = GroundTruth(torch.full((1, 64, 96), 8.0))
+    truth = truth_of(torch.full((1, 64, 96), 8.0))
     matching = net(left, right, all_stages=True)
 
     def taught(weights: LossWeights) -> set[str]:

@@ -190,7 +190,8 @@ def test_the_papers_losses_reach_every_weight() -> None:
         super_resolution=1, pam=1, pam_photometric=1, pam_smoothness=1, pam_cycle=1, likelihood=1
     )
     high = torch.rand(2, 1, 3, 32, 64)
-    truth = GroundTruth(torch.full((1, 16, 32), 3.0), torch.full((1, 16, 32), 3.0))
+    every = torch.ones(1, 16, 32, dtype=torch.bool)
+    truth = GroundTruth(3.0 * every, 3.0 * every, every, every, torch.tensor([False]))
     loss, values = total_loss(superres_terms(result, views[:1], views[1:], *high, weights, truth))
     assert len(values) >= 5
     loss.backward()

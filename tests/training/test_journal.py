@@ -21,7 +21,6 @@ from pamcli.training.trainer import (
     Checkpoint,
     list_checkpoints,
     newest_checkpoint,
-    random_states,
     read_checkpoint,
     save_checkpoint,
 )
@@ -125,7 +124,9 @@ def checkpoint(step: int) -> Checkpoint:
     net(torch.randn(1, 3, 8, 8)).square().mean().backward()
     optimizer.step()
     average = {key: 2 * value for key, value in net.state_dict().items()}
-    return Checkpoint(step, net.state_dict(), average, optimizer.state_dict(), {}, random_states())
+    return Checkpoint(
+        step, net.state_dict(), average, optimizer.state_dict(), {}, {"cpu": torch.get_rng_state()}
+    )
 
 
 def steps(folder: Path) -> list[int]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pamcli.errors import DeviceError, OutputError, PamError
-from pamcli.inference.device import Compute, deterministic_algorithms
+from pamcli.inference.device import Compute, prepare_arithmetic
 from pamcli.registry.catalog import read_header
 from pamcli.reporting import SILENT, SilentReporter
 from pamcli.training import trainer as checkpoints
@@ -80,7 +80,7 @@ class Run:
                 before(step + 1)
                 yield StepBatch(left, right)
 
-        with Journal(self.folder, trainer.step) as journal, deterministic_algorithms(torch.device("cpu")):
+        with Journal(self.folder, trainer.step) as journal, prepare_arithmetic(torch.device("cpu")):
             measures, ends = bool(self.recipe.validation), (stop or Stop(), observer or SILENT)
             return Loop(trainer, self.folder, "about", journal, validator, measures, *ends).run(batches())
 

@@ -32,7 +32,14 @@ from pamcli.training.trainer import (
 CPU = Compute(torch.device("cpu"), "fp32")
 PAIRS = 5
 """Pairs of one of several processes: they need not go up in the parts, nor be as many."""
-UNKNOWN = GroundTruth(torch.full((2, 32, 64), torch.nan))
+
+
+def truth_of(disparity: float) -> GroundTruth:
+    left, every = torch.full((2, 32, 64), disparity), torch.ones(2, 32, 64, dtype=torch.bool)
+    return GroundTruth(left, left * torch.nan, every, every, torch.tensor([False, False]))
+
+
+UNKNOWN = truth_of(torch.nan)
 
 
 def pair(truth: GroundTruth = UNKNOWN) -> StepBatch:
@@ -59,7 +66,7 @@ def test_a_batch_without_labels_has_all_terms() -> None:
     _, values = loss(PASMnet(), pair())
     assert values["refined"] == values["likelihood"] == 0
     assert values["photometric"] > 0
-    _, labelled = loss(PASMnet(), pair(GroundTruth(torch.full((2, 32, 64), 8.0))))
+    _, labelled = loss(PASMnet(), pair(truth_of(8.0)))
     assert labelled.keys() == values.keys()
     assert labelled["refined"] > 0
 

@@ -15,11 +15,12 @@ from pamcli.errors import InputError
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.loop import measure
+from pamcli.imaging.images import write_image
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.registry.catalog import ModelSpec
 from pamcli.registry.load import build_network, save_network
-from pamcli.training.validation import Validator, round_weights, save_images
+from pamcli.training.validation import Validator, round_weights
 
 CPU = Compute(torch.device("cpu"), "bf16")
 
@@ -64,7 +65,8 @@ def test_figures_and_images_are_those_of_the_stored_file(kitti: str, tmp_path: P
     assert found.figure == pytest.approx(np.mean([figures["D1"] for figures in found.figures.values()]))
     assert 0 < found.figure <= 100
 
-    save_images(tmp_path / "shown", found)
+    for name, pixels in found.images.items():
+        write_image(tmp_path / "shown" / f"{name}.png", pixels)
     first, *others = sorted((tmp_path / "shown").iterdir())
     assert (first.name, len(others)) == ("1-kitti2015-1.png", 2)
     shown, left = np.asarray(Image.open(first)), open_data(one).load(0).left
