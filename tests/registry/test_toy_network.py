@@ -14,7 +14,7 @@ from pam_program import pam
 from pamcli.imaging.disparity_encoding import write_disparity
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.networks.pasmnet import CascadedParallaxAttention, PASMnet
-from pamcli.registry.architectures import ARCHITECTURES, _make_row
+from pamcli.registry.architectures import ARCHITECTURES, NETWORKS, _make_row
 
 PACKAGE = Path(__file__).parents[2] / "pamcli"
 SAMPLE = PACKAGE.parent / "scripts/sample"
@@ -41,6 +41,7 @@ class Toy(PASMnet):
 def test_a_network_is_added_by_one_file_and_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "toy_network", SimpleNamespace(Toy=Toy))
     monkeypatch.setitem(ARCHITECTURES, "toy", _make_row("toy", tomllib.loads(ROW)))
+    monkeypatch.setitem(NETWORKS, "disparity", (*NETWORKS["disparity"], "toy"))
     monkeypatch.chdir(tmp_path)
     for side in ("left", "right", "disparity"):
         Path("mine", side).mkdir(parents=True)
