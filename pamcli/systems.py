@@ -98,28 +98,21 @@ def lock(folder: Path, *, wait: bool) -> int | None:
 
 
 @contextlib.contextmanager
-def block_ctrl_c() -> Iterator[None]:
-    """Block SIGINT in processes started meanwhile; this process receives it afterwards. Not on Windows."""
-    # Only the main process decides about it; a handler would be too late, after the imports of a start.
+def shield_signals() -> Iterator[None]:
+    """Block SIGINT in processes started meanwhile, and keep the handler of SIGCHLD. Not on Windows.
+
+    This process receives SIGINT afterwards. Libraries that start processes replace the other's handler.
+    """
+    # Only the main process decides about SIGINT; a handler would be too late, after the imports of a start.
     set_mask: Any = getattr(signal, "pthread_sigmask", None)
     if set_mask is None:
         yield
         return
-    before = set_mask(signal.SIG_BLOCK, {signal.SIGINT})
+    mask, handler = set_mask(signal.SIG_BLOCK, {signal.SIGINT}), signal.getsignal(signal.SIGCHLD)
     try:
         yield
     finally:
-        set_mask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def keep_handler(name: str) -> Iterator[None]:
-    """Restore the handler of a signal that libraries replace meanwhile, where the system has the signal."""
-    number: Any = getattr(signal, name, None)
-    before = None if number is None else signal.getsignal(number)
-    try:
-        yield
-    finally:
-        if before is not None:
+        if handler is not None:
             with contextlib.suppress(ValueError):  # not in the main thread
-                signal.signal(number, before)
+                signal.signal(signal.SIGCHLD, handler)
+        set_mask(signal.SIG_SETMASK, mask)

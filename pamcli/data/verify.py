@@ -145,7 +145,11 @@ def fit_readings(sample: Sample) -> list[Fit]:
     typical = float(np.nanmedian(np.abs(truth)))
     for scale in sorted(factors):
         if _LEAST_PIXELS <= typical * scale <= truth.shape[1]:
-            readings.append((_describe_scale(scale, sample.units), scale, as_is, left, right))
+            text = f"it matches when multiplied by {scale:g}"
+            if sample.units is not None:
+                units = sample.units / scale
+                text = f"it matches with {units:g} units per pixel (add the key scale={units:g})"
+            readings.append((text, scale, as_is, left, right))
     readings += [
         (_NEGATED, -1, as_is, left, right),
         (_EXCHANGED, 1, as_is, right, left),
@@ -164,14 +168,6 @@ def fit_readings(sample: Sample) -> list[Fit]:
         after = _measure_difference(target, source, disparity + aside) / spread
         fits.append(Fit(reading, error, (before + after) / 2))
     return fits
-
-
-def _describe_scale(factor: float, units: float | None) -> str:
-    """Return which multiple of the ground truth fits, given the units per pixel it was read in."""
-    if units is not None:
-        right = units / factor
-        return f"it matches with {right:g} units per pixel (add the key scale={right:g})"
-    return f"it matches when multiplied by {factor:g}"
 
 
 def _remove_mean(image: NDArray[np.generic]) -> Values:

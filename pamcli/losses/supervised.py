@@ -115,7 +115,7 @@ def attention_likelihood(
 ) -> tuple[Quotient, Quotient]:
     """Compute `match_likelihood` of both directions of a scale; 0 for an image without ground truth.
 
-    `left`, `right`: disparity in full-size px and the counted pixels (known and visible in both images).
+    `left`, `right`: disparity in full-size px and the pixels that are visible in both images, if known.
     Column x at full size lies at (x + 1/2) / stride - 1/2 of the scale, so left column j matches right column
     j - d / stride, and right column k matches left column k + d / stride.
     """

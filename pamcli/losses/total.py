@@ -66,11 +66,6 @@ class GroundTruth(NamedTuple):
         left, right = (torch.where(each < limit, each, torch.nan) for each in self[:2])
         return self._replace(disparity=left, right_disparity=right)
 
-    def visible_pixels(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """Return the disparity of each image and its pixels that are known and visible in both images."""
-        right = self.right_disparity
-        return (self.disparity, self.known & self.visible), (right, right.isfinite() & self.right_visible)
-
 
 def matching_terms(
     matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: GroundTruth
@@ -113,8 +108,7 @@ def superres_terms(
         if weights.likelihood:
             if weights.mask_by_truth_below is not None:
                 truth = truth.below(weights.mask_by_truth_below)
-            seen = truth.visible_pixels()
-            entries += _likelihood_terms(result.maps, 1, weights.likelihood, weights, *seen)
+            entries += _likelihood_terms(result.maps, 1, weights.likelihood, weights, truth)
     return _collect(entries)
 
 
@@ -203,8 +197,7 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Ground
         return
     if weights.mask_by_truth_below is not None:
         truth = truth.below(weights.mask_by_truth_below)
-    left, right = truth.visible_pixels()
-    counts = torch.where(left[1], 1.0, weights.occluded) * truth.known
+    counts = torch.where(truth.visible, 1.0, weights.occluded) * truth.known
     clamp = None
     if weights.clamp_pseudo_labels is not None:
         clamp = torch.where(truth.left_only, weights.clamp_pseudo_labels, torch.inf)
@@ -225,9 +218,10 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Ground
         at = matching.disparity[:, 0][here], truth.disparity[here], truth.known[here]
         yield "confidence", weights.confidence, error_likelihood(matching.log_expected_error, *at)
     if weights.estimate and matching.estimate is not None:
-        yield "estimate", weights.estimate, smooth_l1(matching.estimate, truth.disparity, left[1])
+        error = smooth_l1(matching.estimate, truth.disparity, truth.visible & truth.known)
+        yield "estimate", weights.estimate, error
     if weights.initial:
-        disparity, counted = sample_truth(*left, stride)
+        disparity, counted = sample_truth(truth.disparity, truth.visible, stride)
         # Use the attention itself: where its mask says occluded, `matching.initial` copies a neighbour.
         estimate = regress_disparity(matching.maps[-1].right_to_left)
         yield "initial", weights.initial, smooth_l1(estimate * stride, disparity * stride, counted)
@@ -240,7 +234,7 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Ground
             stages = _iterate_stages(matching, weights.likelihood_shares)
         for maps, stride, share in stages:
             if share:
-                yield from _likelihood_terms(maps, stride, weights.likelihood * share, weights, left, right)
+                yield from _likelihood_terms(maps, stride, weights.likelihood * share, weights, truth)
 
 
 def _likelihood_terms(
@@ -248,9 +242,9 @@ def _likelihood_terms(
     stride: int,
     weight: float,
     weights: LossWeights,
-    left: tuple[Tensor, Tensor],
-    right: tuple[Tensor, Tensor],
+    truth: GroundTruth,
 ) -> Iterator[_Entry]:
+    left, right = (truth.disparity, truth.visible), (truth.right_disparity, truth.right_visible)
     of_left, of_right = attention_likelihood(maps, stride, left, right)
     yield "likelihood", weight, of_left
     if weights.likelihood_right:

@@ -189,7 +189,7 @@ class PASMnet2(MatchingNetwork):
     def _estimate_error(self, coarse: ScaleResult, middle: ScaleResult, fine: ScaleResult) -> Tensor:
         """Return the logarithm of the expected error (B, H/4, W/4), trained without influence on the rest."""
         d = fine.updates[-1].detach()
-        first, second = (scale.updates[-1].detach()[:, None] for scale in (coarse, middle))
+        first, second = coarse.updates[-1].detach()[:, None], middle.updates[-1].detach()[:, None]
         coarser = [2 * upsample(second)[:, 0], 4 * upsample(upsample(first))[:, 0]]
         near = fine.attention.mass_near(d).detach()
         return average_surroundings(expect_error(self.error_scale, fine.hidden.detach(), near, d, coarser))
@@ -353,9 +353,10 @@ def expect_error(
     """Return the logarithm of the scale of a Laplace distribution of errors, px of the images, (B, h, w)."""
     # near: attention near the disparity. coarser: disparities of the coarser scales, in px of this one.
     see, out = cast("tuple[nn.Conv2d, nn.Conv2d]", (layers["see"], layers["out"]))
-    attention = near.clamp(min=SMALLEST_NEAR).log() / 4
-    apart = [signed_log(disparity - other) for other in coarser]
-    seen = torch.cat((hidden, torch.stack((attention, *apart), 1).to(hidden.dtype)), 1)
+    signs = [near.clamp(min=SMALLEST_NEAR).log() / 4]
+    for other in coarser:
+        signs.append(signed_log(disparity - other))
+    seen = torch.cat((hidden, torch.stack(signs, 1).to(hidden.dtype)), 1)
     scale: Tensor = out(F.relu(see(seen.to(see.weight.dtype))))
     return scale[:, 0].float().clamp(-LARGEST_LOG_SCALE, LARGEST_LOG_SCALE)
 

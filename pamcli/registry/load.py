@@ -79,20 +79,17 @@ def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path, *, half:
     stored = {}
     for key, value in sorted(state.items()):
         stored[key] = (to_half(value) if half else value).detach().cpu().contiguous()
-    write_atomically(path, _sort_header(safetensors.torch.save(stored, spec.to_metadata())))
+    file = safetensors.torch.save(stored, spec.to_metadata())
+    # Sort the metadata by name, because the library's order varies between runs.
+    length = int.from_bytes(file[:8], "little")
+    header = json.loads(file[8 : 8 + length])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    assert len(text) <= length
+    write_atomically(path, file[:8] + text.ljust(length) + file[8 + length :])
 
 
 def to_half(value: Tensor) -> Tensor:
     """Convert to half precision, except integers and values beyond its range."""
     half = value.half() if value.is_floating_point() else value
     return half if half.isfinite().all() else value
-
-
-def _sort_header(file: bytes) -> bytes:
-    """Sort the metadata of a file by name, because the library's order varies between runs."""
-    length = int.from_bytes(file[:8], "little")
-    header = json.loads(file[8 : 8 + length])
-    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    assert len(text) <= length
-    return file[:8] + text.ljust(length) + file[8 + length :]

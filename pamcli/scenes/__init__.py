@@ -2,5 +2,5 @@
 
 `scene` generates one and simulates the cameras; `streets` and `interiors` place objects on a `stage`.
 `surfaces` and `solids` hold the geometry, `textures` and `appearance` the looks; `render` renders both views.
-`occluders` generates occluders for real images.
+`thin_objects` also generates occluders for real images.
 """

@@ -79,8 +79,7 @@ class TrainSettings(Device, panel="Learning"):
     rules = forbid("steps", "epochs") + require("", "output", "resume")
 
     def check(self) -> None:
-        others = self.set_options(without=RESUME_OPTIONS)
-        if self.resume is not None and others:
+        if self.resume is not None and (others := self.set_options(without=RESUME_OPTIONS)):
             raise UsageError(
                 f"cannot use both `resume` and {others[0]}: a run continues with its own options",
                 "to start a new run from its weights: `from` RUN/last.safetensors",

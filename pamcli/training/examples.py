@@ -34,7 +34,7 @@ from pamcli.imaging.images import to_uint8
 from pamcli.imaging.resize import imresize
 from pamcli.losses.supervised import find_visible_left, find_visible_right
 from pamcli.losses.total import GroundTruth
-from pamcli.systems import TERMINATIONS, block_ctrl_c, keep_handler
+from pamcli.systems import TERMINATIONS, shield_signals
 from pamcli.training import augmentation as augment
 from pamcli.training.augmentation import Crop, Example, choose_crop
 from pamcli.training.camera_faults import apply_faults
@@ -313,8 +313,8 @@ def load_batches(
 
     Raises PamError as `Examples` does, in order of the steps; DeviceError: a worker was killed.
     """
-    # DataLoader's handler raises anywhere, and `next` detects dead workers too.
-    with keep_handler("SIGCHLD"), warnings.catch_warnings():
+    # DataLoader's handler of SIGCHLD raises anywhere, and `next` detects dead workers too.
+    with shield_signals(), warnings.catch_warnings():
         # Suppress advice on the number of workers.
         warnings.filterwarnings("ignore", "This DataLoader will create")
         loaded = DataLoader(
@@ -326,8 +326,7 @@ def load_batches(
             pin_memory=torch.cuda.is_available(),
             generator=torch.Generator(),  # separate from the run's random state
         )
-        with block_ctrl_c():
-            batches = iter(loaded)
+        batches = iter(loaded)
     try:
         for found in batches:
             if isinstance(found, Exception):

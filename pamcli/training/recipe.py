@@ -182,8 +182,7 @@ class Recipe:
         if self.max_disparity is not None and self.max_disparity % 16:
             raise UsageError(f"max_disparity must be a multiple of 16 px, got {self.max_disparity}")
         self._check_sizes()
-        self._check_terms()
-        self._check_parts()
+        self._check_network()
         if self.task == "superres":
             if self.scale not in SCALES:
                 known = ", ".join(map(str, SCALES))
@@ -210,7 +209,8 @@ class Recipe:
             if sum(shares) > 1 + 1e-9:
                 raise UsageError(f"the shares of all sizes must add up to at most 1, got {sum(shares):g}")
 
-    def _check_terms(self) -> None:
+    def _check_network(self) -> None:
+        """Raise UsageError if losses, augmentation or parts do not fit the network."""
         if self.pseudo_labels and self.task != "disparity":
             raise UsageError("pseudo_labels is not supported for super-resolution")
         of_other_task = UPSCALING_TERMS if self.task == "disparity" else MATCHING_TERMS
@@ -230,9 +230,8 @@ class Recipe:
         if not (self.losses.supervised or self.losses.unsupervised):
             raise UsageError("every loss term has weight 0", "set at least one weight above 0")
 
-    def _check_parts(self) -> None:
         known = [*self.row.parts]
-        for change in {*self.form.changes} & WITHOUT_PART.keys():
+        for change in {*form.changes} & WITHOUT_PART.keys():
             known.remove(WITHOUT_PART[change])
         names = [*(self.only.split(",") if self.only else ()), *self.rates]
         parts = dict(zip(names, map(self.row.get_part, names), strict=True))

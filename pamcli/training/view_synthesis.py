@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pamcli.evaluation.pixels import carry_forward, fill_rows
 from pamcli.networks.parallax import VISIBLE_THRESHOLD
-from pamcli.scenes.occluders import FINER, random_occluder
+from pamcli.scenes.thin_objects import FINER, random_occluder
 from pamcli.training.augmentation import Example
 
 Values = NDArray[np.float32]

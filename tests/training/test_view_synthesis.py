@@ -10,7 +10,7 @@ import torch
 from example_pairs import CROP, Made, example, examples, pair, superres, warp_error
 
 from pamcli.data.source import Sample
-from pamcli.scenes import occluders as textures
+from pamcli.scenes import thin_objects as textures
 from pamcli.training import view_synthesis
 from pamcli.training.augmentation import Augmentation, Crop, Example
 from pamcli.training.view_synthesis import Occluder, fill_gaps, insert_occluders, synthesize_right_view
