@@ -153,7 +153,9 @@ class Session:
                 for ports in (session.get_inputs(), session.get_outputs())
             )
         except UnicodeDecodeError:
-            raise ModelError(f"{path}: names of its inputs are not UTF-8", "use ASCII names") from None
+            raise ModelError(
+                f"{path}: names of its inputs or outputs are not UTF-8", "use ASCII names"
+            ) from None
         for what, ports in (("input", inputs), ("output", outputs)):
             if not ports:
                 raise ModelError(f"{path} has no {what}", "export it with two images as inputs and an output")

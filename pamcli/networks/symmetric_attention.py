@@ -141,7 +141,7 @@ class SymmetricAttention:
         counts = (k >= 0) & (apart >= 0) & ((k - target).abs() <= NEAR)
         if self.max_disparity is not None:
             counts &= apart < self.max_disparity
-        logs = self.cost.gather(-1, k.clamp(0, len(column) - 1)) - self.normaliser[..., None]
+        logs = self.cost.gather(-1, k.clamp(0, disparity.shape[-1] - 1)) - self.normaliser[..., None]
         return logs.exp().masked_fill(~counts, 0).sum(-1)
 
 

@@ -164,7 +164,6 @@ def test_what_the_file_cannot_do(pair: Path, matching: Path, halved: Path) -> No
         2 weights export passrnet-x2 -o there.onnx | already exists
         2 weights export passrnet-x2 -o n.pt | must end in .onnx
         5 weights export passrnet-x2 -q -o n.onnx --size 9000x9000 | 9000x9000 needs | of memory | are free
-        2 weights export pasmnet2 -o n.onnx --size 384x1248 | --size 384x1248 | WIDTHxHEIGHT | 1248x384
     """
     for size in ("''", "384", "384x", "8x64", "-64x64", "64*64", "٦٤x64", "100000x64"):
         table += f"\n 2 weights export pasmnet2 -o n.onnx --size {size} | --size must be WIDTHxHEIGHT"

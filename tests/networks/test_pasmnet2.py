@@ -9,7 +9,7 @@ import pytest
 import torch
 from formulas import golden, golden_pair
 from random_networks import normalised, pasmnet2
-from torch import Tensor
+from torch import Tensor, nn
 
 from pamcli.networks.parallax import RowAttention
 from pamcli.networks.pasmnet2 import (
@@ -248,3 +248,19 @@ def test_the_error_that_is_expected_depends_on_all_that_is_seen_and_teaches_noth
     network(*pictures(small=True)).log_expected_error.sum().backward()
     learned = {name for name, parameter in network.named_parameters() if parameter.grad is not None}
     assert learned == {f"error_scale.{name}" for name, _ in network.error_scale.named_parameters()}
+
+
+def test_an_exported_attention_computes_images_of_other_widths() -> None:
+    # The tests of ONNX files are skipped without their packages, so nothing else tests this in every run.
+    class Lookups(nn.Module):
+        def forward(self, left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
+            found = attend((left, right))
+            mass = found.mass_near(found.initial)
+            return found.lookup(found.initial, REACH), mass, found.attention_mass
+
+    width = torch.export.Dim("width", min=8, max=99)
+    narrow, wide = (torch.rand(2, 1, 4, 3, each).unbind() for each in (12, 17))
+    exported = torch.export.export(Lookups(), narrow, dynamic_shapes=({3: width}, {3: width})).module()
+    for found, expected in zip(exported(*wide), Lookups()(*wide), strict=True):
+        assert torch.allclose(found, expected)
+        assert expected.std() > 0
