@@ -1,4 +1,4 @@
-"""Compile pamcli/winograd.c into the libraries beside it; `pamcli.winograd` loads the fitting one.
+"""Compile pamcli/winograd.c into the libraries beside it; `pamcli.convolutions` loads the fitting one.
 
 pip does so when it installs pam, as a hook of its build backend; by hand: python scripts/build_winograd.py.
 Without a C compiler, and elsewhere than on Linux on x86, pam is installed, and works, without them.

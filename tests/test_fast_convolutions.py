@@ -12,10 +12,16 @@ import torch.nn.functional as F
 from random_networks import normalised, pasmnet2, picture_pair
 from torch import nn
 
-from pamcli import onednn
-from pamcli import winograd as module
-from pamcli.onednn import FUSED, convolve, multiply_by_convolution, use_faster_products
-from pamcli.winograd import Winograd, available, can_run
+from pamcli import convolutions as module
+from pamcli.convolutions import (
+    FUSED,
+    Winograd,
+    available,
+    can_run,
+    convolve,
+    multiply_by_convolution,
+    use_faster_products,
+)
 
 has_choice = pytest.mark.skipif(
     not hasattr(torch.backends.mkldnn, "matmul"), reason="this version of torch does not say what multiplies"
@@ -40,7 +46,7 @@ def test_a_product_has_the_precision_of_float32() -> None:
 
 @has_choice
 def test_runs_that_overlap_restore_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onednn, "is_onednn_faster", lambda: True)
+    monkeypatch.setattr(module, "is_onednn_faster", lambda: True)
     settings = torch.backends.mkldnn.matmul
     before = settings.fp32_precision
     first, second = use_faster_products(), use_faster_products()

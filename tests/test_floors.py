@@ -25,7 +25,7 @@ IMPORTS = {
 """What each module of pamcli imports, also inside functions and for types alone."""
 
 TORCH_AT_THE_TOP = {
-    *("networks", "onednn", "winograd", "inference", "losses", "training"),
+    *("networks", "convolutions", "inference", "losses", "training"),
     *("evaluation.image_quality", "registry.load", "registry.convert"),
     "scenes",  # for sampling textures nothing else is as fast
 }

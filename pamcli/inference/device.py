@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pamcli import limits
+from pamcli.convolutions import use_faster_products
 from pamcli.errors import DeviceError, UsageError
-from pamcli.onednn import use_faster_products
 from pamcli.systems import get_peak_memory
 
 LOG = logging.getLogger("pamcli")

@@ -71,14 +71,14 @@ def check_formats() -> str:
 def check_processor() -> dict[str, str]:
     import torch
 
-    from pamcli import winograd
+    from pamcli import convolutions
     from pamcli.inference.device import cpu_has_bf16
     from pamcli.limits import usable_cores
 
     return {
         "vectors": torch.backends.cpu.get_cpu_capability(),
         "bf16": "in hardware" if cpu_has_bf16() else "emulated, slow",
-        "fp32": "Winograd convolutions" if winograd.available() else "slower: winograd.c is not compiled",
+        "fp32": "Winograd convolutions" if convolutions.available() else "slower: winograd.c is not compiled",
         "cores": f"{usable_cores()} of {os.cpu_count()}, {torch.get_num_threads()} used",
     }
 

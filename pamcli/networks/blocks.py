@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.onednn import convolve
-from pamcli.winograd import Winograd, can_run
+from pamcli.convolutions import Winograd, can_run, convolve
 
 SLOPE = 0.1  # negative slope of every LeakyReLU in the paper's networks
 

@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pamcli.convolutions import convolve
 from pamcli.networks.blocks import (
     FusedConvolution,
     MatchingNetwork,
@@ -34,7 +35,6 @@ from pamcli.networks.blocks import (
 )
 from pamcli.networks.parallax import ParallaxMaps
 from pamcli.networks.symmetric_attention import Stage, SymmetricAttention, attend, attend_in_blocks
-from pamcli.onednn import convolve
 
 WIDTH = 48  # channels of the context and of the hidden state of every scale
 ENCODED = 40  # channels that an update encodes what it sees in

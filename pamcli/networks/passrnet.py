@@ -15,6 +15,7 @@ from itertools import product as combinations
 import torch
 from torch import Tensor, nn
 
+from pamcli.convolutions import convolve
 from pamcli.networks.blocks import (
     SLOPE,
     Convolutions,
@@ -35,7 +36,6 @@ from pamcli.networks.parallax import (
     received_mass,
     valid_mask,
 )
-from pamcli.onednn import convolve
 
 WIDTH = 64
 DILATIONS = (1, 4, 8)

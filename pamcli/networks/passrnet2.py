@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pamcli.convolutions import convolve, multiply_by_convolution
 from pamcli.networks.bicubic import Consistency, upscale_bicubic
 from pamcli.networks.blocks import conv, fold_batch_norms, runs_eagerly_on_cpu
 from pamcli.networks.parallax import (
@@ -26,7 +27,6 @@ from pamcli.networks.parallax import (
 )
 from pamcli.networks.passrnet import SuperResolution
 from pamcli.networks.subpixel import Attended, SubpixelDetail, find_most_attended
-from pamcli.onednn import convolve, multiply_by_convolution
 
 WIDTH = 64
 BLOCKS = 16

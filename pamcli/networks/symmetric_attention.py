@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pamcli.convolutions import convolve
 from pamcli.networks.blocks import ParallaxAttentionBlock, upsample_cost
 from pamcli.networks.parallax import (
     NEAR,
@@ -23,7 +24,6 @@ from pamcli.networks.parallax import (
     received_mass,
     valid_mask,
 )
-from pamcli.onednn import convolve
 
 WINDOW = 2  # columns on each side of the attention's peak over which the initial disparity is averaged
 

@@ -11,5 +11,5 @@
 | pseudo-labels for pairs without ground truth | `labels`; within a training run: `unlabelled_pairs` |
 | validation of the averaged weights | `validation` |
 | run folder and log; checkpoints | `journal`; `trainer` |
-| several processes; convolutions on CPUs | `distributed`; `winograd.make_faster` |
+| several processes; convolutions on CPUs | `distributed`; `convolutions.make_faster` |
 """

@@ -18,6 +18,7 @@ from pydantic import ConfigDict
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from pamcli.convolutions import make_faster
 from pamcli.data.source import format_size
 from pamcli.errors import ModelError, OutputError, UsageError
 from pamcli.files.atomic import report_write_errors, write_atomically
@@ -28,7 +29,6 @@ from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import StepBatch
 from pamcli.training.muon import Muon
 from pamcli.training.recipe import Recipe, learning_rate
-from pamcli.winograd import make_faster
 
 FORMAT = 1
 _NAME = re.compile(r"step-(\d{8,})\.pt")

@@ -58,7 +58,7 @@ def test_the_shards_together_are_the_whole(batch: list[str]) -> None:
 
 def test_several_threads_write_what_one_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     # Several threads compute on GPUs only. On CPUs, one could switch how another multiplies, to rounding.
-    monkeypatch.setattr("pamcli.onednn.is_onednn_faster", lambda: False)
+    monkeypatch.setattr("pamcli.convolutions.is_onednn_faster", lambda: False)
     for folder, threads in (("one", 1), ("three", 3)):
         monkeypatch.setattr("pamcli.batch.run.count_threads", lambda batch, threads=threads: threads)
         results = f"-o {folder}/ --color-map {folder}/ --page {folder}/pages/"

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pamcli import winograd
+from pamcli import convolutions
+from pamcli.convolutions import available, make_faster, weight_gradient
 from pamcli.networks.pasmnet2 import PASMnet2
-from pamcli.winograd import available, make_faster, weight_gradient
 
 
 @pytest.fixture(autouse=True)
 def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small maps, too, are computed as large ones are."""
-    monkeypatch.setattr(winograd, "SMALLEST", 0)
+    monkeypatch.setattr(convolutions, "SMALLEST", 0)
 
 
 compiled = pytest.mark.skipif(not available(), reason="winograd.c is not compiled: there is no C compiler")
@@ -112,7 +112,7 @@ def test_small_maps_are_torch_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = nn.Conv2d(32, 32, 3, padding=1)
     ours = copy.deepcopy(theirs)
     make_faster(ours)
-    monkeypatch.setattr(winograd, "SMALLEST", 2 * 20 * 20)
+    monkeypatch.setattr(convolutions, "SMALLEST", 2 * 20 * 20)
     small, large = torch.randn(2, 32, 20, 19), torch.randn(2, 32, 20, 20)
     assert torch.equal(ours(small), theirs(small))
     assert not torch.equal(ours(large), theirs(large))
