@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import torch
@@ -132,9 +131,7 @@ class Processes:
         return counts
 
     def require_same(self, text: str) -> None:
-        """Raise UsageError on all processes unless all pass the same text (a recipe)."""
-        if self.world == 1:
-            return
+        """Raise UsageError on all of several processes unless all pass the same text (a recipe)."""
         digest = torch.tensor(list(hashlib.sha256(text.encode()).digest()), dtype=torch.uint8)
         digests = [torch.empty_like(digest) for _ in range(self.world)]
         dist.all_gather(digests, digest)
@@ -145,7 +142,7 @@ class Processes:
 
 
 def wrap(network: nn.Module, loss: Loss, processes: Processes, device: torch.device) -> Loss:
-    """Return a replacement of `loss(network, ...)` with which the network trains jointly.
+    """Return a replacement of `loss(network, ...)` with which the network trains on several processes.
 
     `loss(network, *batch)` returns this process's share (`total_loss`); the shares add up to the loss of the
     joint batch. It is multiplied by the number of processes here, because DistributedDataParallel averages
@@ -155,8 +152,6 @@ def wrap(network: nn.Module, loss: Loss, processes: Processes, device: torch.dev
     as `Matching`, whose gradients a static graph would silently not reduce, and because it would wait for
     gradients of a refinement whose terms are off. The set of terms must not change during the run.
     """
-    if processes.world == 1:
-        return partial(loss, network)
     # On GPUs, batch norm is that of the joint batch. On CPUs, which torch does not support for that, each
     # process normalises by its own pairs, and all keep the running statistics of the first one.
     share = _Share(network, loss, processes.world)

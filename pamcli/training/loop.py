@@ -6,8 +6,8 @@ A step depends only on the state, which a checkpoint holds, and its number: runs
 import datetime
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -185,11 +185,9 @@ class Loop:
         if self.journal is None or self.validator is None:
             return
         trainer, step = self.trainer, self.trainer.step
-        weights = round_weights(trainer.result_weights)
+        weights, spec = round_weights(trainer.result_weights), trainer.recipe.model_spec()
         try:
-            result = self.validator.measure(
-                weights, trainer.recipe.model_spec(), trainer.compute, self._check_stop
-            )
+            result = self.validator.measure(weights, spec, trainer.compute, self._check_stop)
         except _StoppedError:
             return
         best = self.validator.is_better(result.figure, read_figures(self.journal.entries))
@@ -218,13 +216,16 @@ class _StoppedError(Exception):
     pass
 
 
+@dataclass
 class _Sums:
     """Sums of terms, gradient norm and time over several steps, on the device."""
 
-    def __init__(self) -> None:
-        self.pairs, self.waited, self.prepared, self.since = 0, 0.0, 0.0, time.monotonic()
-        self.figures: dict[int, Tensor] = {}  # terms and gradient norm, by step
-        self._names: list[str] = []
+    pairs: int = 0
+    waited: float = 0.0  # s, like the next two
+    prepared: float = 0.0
+    since: float = field(default_factory=time.monotonic)
+    figures: dict[int, Tensor] = field(default_factory=dict)  # terms and gradient norm, by step
+    names: Sequence[str] = ()  # of the terms and the norm
 
     def wait_for(self, batches: Iterator[StepBatch]) -> StepBatch | None:
         """Return the next batch, if any, and add up the waiting time."""
@@ -234,7 +235,7 @@ class _Sums:
         return batch
 
     def add(self, step: int, batch: StepBatch, values: dict[str, Tensor], norm: Tensor) -> None:
-        self._names = [*values, "gradient"]
+        self.names = [*values, "gradient"]
         self.figures[step] = torch.stack([*values.values(), norm.detach()]).float()
         self.pairs += len(batch.left)
         self.prepared += batch.prepared
@@ -250,10 +251,10 @@ class _Sums:
         if processes.any_true(bool(broken)):
             where = "on another process"
             if broken:
-                where = f"since step {list(self.figures)[broken[0][0]]} (first: {self._names[broken[0][1]]})"
+                where = f"since step {list(self.figures)[broken[0][0]]} (first: {self.names[broken[0][1]]})"
             raise _diverged_error(f"the loss is not finite {where}")
         *terms, norm = table.sum(0).tolist()
         means = {}
-        for name, total in zip(self._names, [*processes.sum_values(terms), norm], strict=True):
+        for name, total in zip(self.names, [*processes.sum_values(terms), norm], strict=True):
             means[name] = total / len(self.figures)
         return means

@@ -216,10 +216,8 @@ class Recipe:
         of_other_task = UPSCALING_TERMS if self.task == "disparity" else MATCHING_TERMS
         for name in self.row.other_terms + of_other_task:
             if getattr(self.losses, name):
-                raise UsageError(
-                    f"{self.row.name} does not have the loss term {name}",
-                    f"use a recipe without losses.{name}: pam guide recipes",
-                )
+                problem = f"{self.row.name} does not have the loss term {name}"
+                raise UsageError(problem, f"use a recipe without losses.{name}: pam guide recipes")
         form, attention = self.form, self.losses.uses_attention or self.losses.likelihood
         if attention and WITHOUT_ATTENTION & {*form.changes}:
             problem = f"a network with variant {self.variant} has no attention, which the loss needs"

@@ -190,7 +190,8 @@ def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, Un
         raise UsageError("no training data", "set `data` NAME:PATH; pam dataset list shows the names")
     sources = []
     for spec in list(map(parse_data, recipe.data)):
-        sources.append((spec, open_data(spec).with_hard_cases(recipe.scenes.hard)))
+        source = open_data(spec)
+        sources.append((spec, source.with_hard_cases(recipe.scenes.hard) if source.endless else source))
     unlabelled: Unlabelled = []
     if recipe.pseudo_labels:
         for number, (spec, source) in enumerate(sources):
@@ -239,15 +240,17 @@ def _check_patches(recipe: Recipe, spec: DataSpec, source: Source) -> None:
 def _train(run: Run, stop: Stop, observer: Observer) -> RunEnd:
     """Train a run in all processes; only the main one writes."""
     recipe, compute, processes, folder = run.recipe, run.compute, run.processes, run.folder
-    processes.require_same(f"{recipe_json(recipe)} {run.checkpoint.step if run.checkpoint else 0}")
+    if processes.world > 1:
+        processes.require_same(f"{recipe_json(recipe)} {run.checkpoint.step if run.checkpoint else 0}")
     # A checkpoint replaces the initial weights, which may no longer exist.
     network = initial_network(recipe if run.checkpoint is None else replace(recipe, start=None))
     network = network.to(compute.device)
     check_batch_norm(recipe, network, processes, compute.device)
     if getattr(run.settings, "compile", False):
         compile_blocks(network, compute.device)
-    loss = wrap(network, partial(compute_loss, recipe, compute, processes), processes, compute.device)
-    trainer = Trainer(recipe, run.steps, network, loss, compute, processes)
+    loss = partial(compute_loss, recipe, compute, processes)
+    joint = wrap(network, loss, processes, compute.device) if processes.world > 1 else partial(loss, network)
+    trainer = Trainer(recipe, run.steps, network, joint, compute, processes)
     if run.checkpoint is not None:
         trainer.restore(run.checkpoint)
     with ExitStack() as stack:

@@ -22,7 +22,7 @@ import torch
 
 from pamcli.data.open import open_data
 from pamcli.inference.device import Compute, keep_freed_memory, prepare_arithmetic
-from pamcli.training.distributed import Processes, wrap
+from pamcli.training.distributed import Processes
 from pamcli.training.examples import Examples, StepBatch, load_batches
 from pamcli.training.initialisation import initial_network
 from pamcli.training.recipe import Recipe
@@ -95,7 +95,7 @@ def _trainer(recipe: Recipe, device: str) -> Trainer:
     compute = Compute.choose(Processes.from_environment().device(device), recipe.precision, reduce=True)
     network = initial_network(recipe).to(compute.device)
     processes = Processes.from_environment()
-    loss = wrap(network, partial(compute_loss, recipe, compute, processes), processes, compute.device)
+    loss = partial(compute_loss, recipe, compute, processes, network)
     assert recipe.steps is not None
     return Trainer(recipe, recipe.steps, network, loss, compute, processes)
 
