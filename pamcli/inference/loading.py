@@ -18,7 +18,7 @@ LOG = logging.getLogger("pamcli")
 
 
 def load_matcher(settings: Matching) -> tuple[StereoMatcher, Path]:
-    """Load the network that the settings of a command, also a `Compute`, name; return it with its file."""
+    """Load the network that the settings of a command name; return it with its file."""
     path = locate(settings.name)  # before torch is imported: it may fail
     from pamcli.inference.matcher import StereoMatcher
 
@@ -33,7 +33,7 @@ def load_matcher(settings: Matching) -> tuple[StereoMatcher, Path]:
 
 
 def load_upscaler(settings: Upscaling, *, camera: bool = False) -> tuple[StereoUpscaler, Path]:
-    """Load the network that settings, also a `Compute`, name. camera: prefer weights for camera images."""
+    """Load the network that the settings name. camera: prefer weights for camera images."""
     scale = settings.scale
     name = settings.weights or default_upscaling(scale, camera=camera)
     path = locate(name)

@@ -127,7 +127,7 @@ class StereoMatcher:
 
     @classmethod
     def from_settings(cls, settings: Matching, path: Path | None = None) -> "StereoMatcher":
-        """Load the network of settings, also a `Compute`. path: the file of the weights, if known already."""
+        """Load the network that the settings name. path: the file of the weights, if known already."""
         assert isinstance(settings, Compute)
         file = path or locate(settings.name)
         model = load_model(file, settings)

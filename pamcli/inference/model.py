@@ -25,7 +25,7 @@ from pamcli.settings import shared
 
 
 def load_model(path: Path, settings: shared.Network) -> StereoModel:
-    """Load the network of a file; settings: also a `Compute`; errors as in `StereoMatcher.load`."""
+    """Load the network of a file. Raises the errors of `StereoMatcher.load`."""
     assert isinstance(settings, shared.Compute)
     precision, network_from = settings.precision, settings.network_from
     device.warn_of_spinning_threads()

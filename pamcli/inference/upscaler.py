@@ -98,7 +98,7 @@ class StereoUpscaler:
 
     @classmethod
     def from_settings(cls, settings: Upscaling, path: Path | None = None) -> "StereoUpscaler":
-        """Load the network of settings, also a `Compute`. path: the file of the weights, if known already."""
+        """Load the network that the settings name. path: the file of the weights, if known already."""
         assert isinstance(settings, Compute)
         file = path or locate(settings.name)
         model = load_model(file, settings)

@@ -193,7 +193,7 @@ def _pam_terms(
 
 
 def _supervised_matching(matching: Matching, weights: LossWeights, truth: GroundTruth) -> Iterator[_Entry]:
-    if not weights.supervised:
+    if not weights.is_supervised:
         return
     if weights.mask_by_truth_below is not None:
         truth = truth.below(weights.mask_by_truth_below)

@@ -41,13 +41,13 @@ class LossWeights:
     and supervised terms ignore larger ground truth. None = unsupervised terms use no ground truth."""
 
     @property
-    def supervised(self) -> bool:
+    def is_supervised(self) -> bool:
         """True if any term learns from ground truth."""
         terms = self.refined, self.updates, self.estimate, self.initial, self.likelihood, self.confidence
         return any(terms)
 
     @property
-    def unsupervised(self) -> bool:
+    def is_unsupervised(self) -> bool:
         """True if any term needs no ground truth."""
         terms = self.photometric, self.super_resolution, self.charbonnier, self.psnr
         return self.uses_attention or any(terms)
@@ -59,7 +59,7 @@ class LossWeights:
 
     @property
     def needs_truth(self) -> bool:
-        return self.supervised or self.mask_by_truth_below is not None
+        return self.is_supervised or self.mask_by_truth_below is not None
 
     def weight_of(self, term: str) -> float:
         """Return the weight of a term in the sum, with all its factors."""

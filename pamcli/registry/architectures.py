@@ -33,7 +33,7 @@ class Variant(NamedTuple):
     values: Mapping[str, str | int]
     changes: list[str]  # differences from the published network, as KEY=VALUE
     text: str  # the same, as weights files name it
-    of_weights: str  # the variant of the same weights that differs least from the published network
+    weights_variant: str  # the variant of the same weights that differs least from the published network
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def _load_weights(weights: str, recipe: Recipe) -> Network:
     if recipe.scale is not None and spec.scale != recipe.scale:
         state = halve_scale(state)
     begun = build_network(recipe.model_spec())
-    if parse_variant(spec.architecture, spec.variant).of_weights != recipe.form.of_weights:
+    if parse_variant(spec.architecture, spec.variant).weights_variant != recipe.form.weights_variant:
         state = deepen(state, begun.state_dict())
     begun.load_state_dict(state)
     return begun.eval()
@@ -97,8 +97,8 @@ def check_weights(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
     if spec.architecture != wanted:
         hint = f"set `from` to weights of {wanted}, or `network` {spec.architecture}"
         raise ModelError(f"{weights} has weights of {spec.architecture}, but the run trains {wanted}", hint)
-    form = parse_variant(spec.architecture, spec.variant).of_weights
-    trained = recipe.form.of_weights
+    form = parse_variant(spec.architecture, spec.variant).weights_variant
+    trained = recipe.form.weights_variant
     if form != trained and (form, trained) != (PAPER, "blocks=32"):
         hint = f"set `variant` {spec.variant}; only a passrnet2 of 16 blocks can be extended, to 32"
         raise UsageError(

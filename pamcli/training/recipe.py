@@ -224,8 +224,8 @@ class Recipe:
             raise UsageError(problem, "set losses.pam=0 and losses.likelihood=0")
         if self.augmentation.camera and "consistency=bicubic" in form.changes:
             problem = "a network with consistency=bicubic cannot remove noise and JPEG artefacts"
-            raise UsageError(problem, f"set `variant` {form.of_weights}, or augmentation.camera=0")
-        if not (self.losses.supervised or self.losses.unsupervised):
+            raise UsageError(problem, f"set `variant` {form.weights_variant}, or augmentation.camera=0")
+        if not (self.losses.is_supervised or self.losses.is_unsupervised):
             raise UsageError("every loss term has weight 0", "set at least one weight above 0")
 
         known = [*self.row.parts]

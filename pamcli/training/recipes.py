@@ -189,11 +189,11 @@ def make_recipe(settings: TrainSettings) -> Recipe:
             changes.setdefault("scale", stored.scale)
         if network in (None, stored.architecture) and not from_file and stored.variant != recipe.variant:
             form = parse_variant(stored.architecture, stored.variant)
-            changes.setdefault("variant", form.of_weights if recipe.augmentation.camera else form.text)
+            changes.setdefault("variant", form.weights_variant if recipe.augmentation.camera else form.text)
     # Options and settings apply together: a network may need losses that the settings change.
     recipe = change_recipe(recipe, dict(settings.settings or ()), changes)
     if unsupervised and recipe.losses.needs_truth and not recipe.pseudo_labels:
-        masked = recipe.losses.mask_by_truth_below is not None and not recipe.losses.supervised
+        masked = recipe.losses.mask_by_truth_below is not None and not recipe.losses.is_supervised
         what = "mask_by_truth_below" if masked else f"the recipe {recipe.name}"
         more = "; `recipe` unsupervised has the same losses without it" if masked else ""
         hint = f"omit one of them{more}"

@@ -203,7 +203,7 @@ def _open_examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, Un
         sources = [(spec, pairs) for spec, pairs, _ in unlabelled]
     elif not recipe.losses.needs_truth:
         sources = [(spec, source.without_truth()) for spec, source in sources]
-    elif recipe.losses.mask_by_truth_below is not None or not recipe.losses.unsupervised:
+    elif recipe.losses.mask_by_truth_below is not None or not recipe.losses.is_unsupervised:
         for spec, source in sources:
             if not source.has_truth():
                 problem = f"{quote(spec.text)} has no ground truth, which the recipe {recipe.name} needs"
