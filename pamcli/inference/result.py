@@ -12,7 +12,7 @@ from pamcli.imaging.camera_faults import MatchingFault
 
 CONFIDENT, DOUBTFUL = 0.9, 0.25
 """Images are probably not a stereo pair if a share below DOUBTFUL of the pixels is CONFIDENT: for 37 real
-pairs it was at least 33 %; for images of different scenes below DOUBTFUL in 35 of 37 cases, at most 33 %
+pairs it was at least 34 %; for images of different scenes below DOUBTFUL in 36 of 37 cases, at most 33 %
 (scripts/measure_confidence.py)."""
 
 _Change = Callable[[NDArray[Any]], NDArray[Any]]

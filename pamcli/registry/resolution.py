@@ -42,7 +42,7 @@ class Effort:
 
 EFFORTS: dict[str, Effort] = {
     "fast": Effort(170_000, 0.6, 1, 1_500_000),
-    "normal": Effort(670_000, 1, 2, 3_000_000),
+    "normal": Effort(820_000, 1, 2, 3_000_000),
     "best": Effort(1_200_000, 1, 2, 3_000_000),
 }
 """Chosen by accuracy and time on the validation set (guide page benchmarks)."""
