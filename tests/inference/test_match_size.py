@@ -28,7 +28,6 @@ from pamcli.registry.resolution import EFFORTS, choose_matching_size
     ("height", "width", "times"),
     [
         (240, 320, (1, 2, 2)),
-        (375, 450, (1, (EFFORTS["normal"].pixels / (375 * 450)) ** 0.5, 2)),
         (375, 1242, (0.60416, (EFFORTS["normal"].pixels / (375 * 1242)) ** 0.5, 1.60514)),
         (1000, 1500, (0.6, 1, 1)),
         (4000, 6000, (0.25, 0.125**0.5, 0.125**0.5)),
