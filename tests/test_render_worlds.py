@@ -6,8 +6,10 @@ import struct
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,10 +98,10 @@ def test_missing_opengl_is_reported() -> None:
     assert run.stderr.strip().endswith("moderngl is missing: python -m pip install moderngl")
 
 
-def test_both_disparity_maps_agree_with_geometry_and_images() -> None:
-    pytest.importorskip("moderngl", reason="rendering requires moderngl")
-    import renderer
-
+@pytest.fixture(scope="module")
+def scene() -> Any:
+    """Return the module, a renderer of small images, a box before a wall, their look, light, and a pose."""
+    renderer = pytest.importorskip("renderer", reason="rendering requires moderngl")
     try:
         canvas = renderer.Renderer(160, 96)
     except renderer.PamError as error:
@@ -110,9 +112,22 @@ def test_both_disparity_maps_agree_with_geometry_and_images() -> None:
     shape.add_box((-9, WALL, -9), (9, WALL + 1, 9), "wall")
     shape.add_box((-0.5, BOX, -0.5), (0.5, BOX + 1, 0.5), "box")
     parts = [canvas.upload_mesh(mesh) for mesh in meshes.convert_shape(shape)]
-    things = [renderer.Thing(part, look, np.eye(4)) for part in parts]
     light = renderer.Light(look.texture, np.array([0, 0, -1]), np.zeros(3), ambient=0.5)
-    left = renderer.Pose(np.zeros(3), np.eye(3), FOCAL)
+    return renderer, canvas, parts, look, light, renderer.Pose(np.zeros(3), np.eye(3), FOCAL)
+
+
+def test_mirrors_have_finite_light(scene: Any) -> None:
+    renderer, canvas, parts, look, light, left = scene
+    rng, turn = np.random.default_rng(0), np.eye(4)
+    for _ in range(60):
+        turn[:3, :3] = np.linalg.qr(np.eye(3) + rng.normal(0, 0.2, (3, 3)))[0]
+        things = [renderer.Thing(part, replace(look, reflectance=0.5), turn) for part in parts]
+        assert np.isfinite(canvas.render([left], things, 0.1, light)).all()
+
+
+def test_both_disparity_maps_agree_with_geometry_and_images(scene: Any) -> None:
+    renderer, canvas, parts, look, light, left = scene
+    things = [renderer.Thing(part, look, np.eye(4)) for part in parts]
     views, disparities = [], []
     for pose in (left, left.shift(BASELINE)):
         views.append(canvas.render([pose], things, 0.1, light))

@@ -80,7 +80,8 @@ void main() {
     vec3 colour = albedo * light * opacity;
     float share = opacity;
     if (mirror > 0) {
-        float fresnel = mirror + (1 - mirror) * pow(1 - max(dot(-view, normal), 0), 5) * (1 - 0.7 * rough);
+        float grazing = clamp(1 + dot(view, normal), 0, 1);
+        float fresnel = mirror + (1 - mirror) * pow(grazing, 5) * (1 - 0.7 * rough);
         vec3 way = reflect(view, normal), from = place - centre;
         float inside = radius * radius - dot(from, from), along = dot(from, way);
         vec3 hit = inside > 0 ? normalize(from + way * (sqrt(along * along + inside) - along)) : way;
