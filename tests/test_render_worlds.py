@@ -17,10 +17,10 @@ from PIL import Image
 
 SCRIPTS = Path(__file__).parents[1] / "scripts" / "training"
 sys.path += [str(SCRIPTS), str(SCRIPTS / "rooms"), str(SCRIPTS / "worlds")]
-import lenses  # noqa: E402
 import libraries  # noqa: E402
 import meshes  # noqa: E402
 import objects  # noqa: E402
+import photons  # noqa: E402
 import render_rooms  # noqa: E402
 import shapes  # noqa: E402
 import wavefront  # noqa: E402
@@ -75,18 +75,9 @@ def test_models_of_furniture_stand_on_the_ground_in_metres(tmp_path: Path) -> No
     np.testing.assert_array_equal(mesh.vertices[:, 8:], [(0, 0, -1)] * 6)
 
 
-@pytest.mark.parametrize("add", [lenses.add_drops, lenses.add_dust, lenses.add_flare])
-def test_faults_of_a_lens_change_a_part_of_the_image(add: object) -> None:
-    view = np.random.default_rng(0).random((48, 64, 3), np.float32)
-    first, second = (add(np.random.default_rng(3), view) for _ in range(2))  # type: ignore[operator]
-    np.testing.assert_array_equal(first, second)
-    assert first.shape == view.shape
-    assert 0.001 < np.abs(first - view).mean() < 2
-
-
 def test_few_photons_keep_the_mean_and_add_their_noise() -> None:
     view = np.full((100, 100, 3), 0.2, np.float32)
-    noisy = lenses.count_photons(np.random.default_rng(0), view, 25)
+    noisy = photons.count_photons(np.random.default_rng(0), view, 25)
     assert noisy.mean() == pytest.approx(0.2, rel=0.01)
     assert noisy.std() == pytest.approx(0.2 / 5, rel=0.05)
 

@@ -38,8 +38,8 @@ if find_spec("moderngl") is None:
     sys.exit("error: the Python package moderngl is missing: python -m pip install moderngl")
 sys.path += [str(Path(__file__).parent / name) for name in ("rooms", "worlds")]
 from composition import World
-from lenses import add_drops, add_dust, add_flare, count_photons
 from libraries import list_models
+from photons import count_photons
 from renderer import Renderer
 from tracks import Game
 
@@ -53,14 +53,9 @@ FAULTS = {  # probability of each fault
     "reflections": 0.5,
     "panes": 0.3,
     "plain": 0.3,
-    "repeated": 0.2,
-    "sun": 0.2,
     "night": 0.2,
     "photons": 0.2,
     "motion": 0.15,
-    "drops": 0.1,
-    "dust": 0.1,
-    "flare": 0.1,
     "water": 0.2,
     "wide": 0.25,
 }
@@ -157,21 +152,12 @@ def render_pair(world: World, rng: Random, faults: frozenset[str]) -> tuple[Rgb,
         views.append(world.renderer.render(poses, things, NEAREST, light))
         depth = world.renderer.measure_depth(eye, things, NEAREST)
         disparities.append((pose.focal * baseline / depth).clip(1 / 256).astype(np.float32))
-    views = add_lens_faults(np.random.default_rng(rng.randrange(1 << 32)), views, faults)
+    if "photons" in faults:
+        photons = math.exp(rng.uniform(math.log(3), math.log(60)))
+        noise = np.random.default_rng(rng.randrange(1 << 32))
+        views = [count_photons(noise, view, photons) for view in views]
     left, right = develop(views[0], views[1], rng.randrange(1 << 32))
     return left, right, disparities[0], disparities[1]
-
-
-def add_lens_faults(rng: np.random.Generator, views: list[Values], faults: frozenset[str]) -> list[Values]:
-    """Add drops, dust or flare to one image, and the noise of few photons to both."""
-    for name, add in (("drops", add_drops), ("dust", add_dust), ("flare", add_flare)):
-        if name in faults:
-            side = int(rng.integers(2))
-            views[side] = add(rng, views[side])
-    if "photons" in faults:
-        photons = float(np.exp(rng.uniform(np.log(3), np.log(60))))
-        views = [count_photons(rng, view, photons) for view in views]
-    return views
 
 
 if __name__ == "__main__":

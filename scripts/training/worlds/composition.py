@@ -20,7 +20,6 @@ from tracks import Game, Surface, turn
 from wavefront import read_model
 
 PHOTOS = 24  # textures of photographs in one world
-PATTERNS = 12
 HOLES = {"alphatest", "alphablend", "grass", "decal"}
 WATER = {"displace"}
 SKIPPED = {"additive", "ghost"}
@@ -55,7 +54,6 @@ class World:
         chosen = rng.sample(photos, min(PHOTOS, len(photos)))
         self.white = renderer.upload_image(Image.new("RGB", (8, 8), (255, 255, 255)))
         self.photos = [self.load_texture(path) for path in chosen] or [self.white]
-        self.patterns = [renderer.upload_image(make_pattern(rng)) for _ in range(PATTERNS)]
 
     def load_texture(self, path: Path) -> Any:
         if path not in self.textures:
@@ -111,10 +109,6 @@ class World:
             cloudy=rng.uniform(0, 1),
         )
         rng = self.looks
-        if "sun" in self.faults:  # low, strong, and in front of the camera in half of the cases
-            way = pose.axes[2] * rng.choice((-1, 1)) + pose.axes[0] * rng.gauss(0, 0.5)
-            sun, power = np.array([way[0], rng.uniform(0.1, 0.5), way[2]]), rng.uniform(6, 15)
-            light = replace(light, sun=sun / np.linalg.norm(sun), sunlight=tuple(power * warm), ambient=0.25)
         if "night" in self.faults:
             places = [(rng.gauss(0, 0.4), rng.uniform(-0.2, 0.4), rng.uniform(-1, 15)) for _ in light.lamps]
             dark = tuple(rng.uniform(0.002, 0.03) * zenith)
@@ -134,11 +128,8 @@ class World:
             return Look(own, cutoff=0.5)
         look = Look(rng.choice(self.photos) if rng.random() < 0.15 else own)
         replaced, colour = rng.random() < 0.5, draw_colour(rng)
-        pattern = Look(rng.choice(self.patterns), repeat=rng.choice((0.5, 1, 2, 4)))
         if "plain" in self.faults and replaced:
             look = Look(self.white, tint=colour)
-        elif "repeated" in self.faults and replaced:
-            look = pattern
         return self.add_gloss(look)
 
     def add_gloss(self, look: Look, likely: float = 0.5) -> Look:
@@ -270,25 +261,3 @@ def draw_colour(rng: Random) -> tuple[float, ...]:
     """Draw a linear colour, grey in half of the cases."""
     value, colourful = rng.uniform(0.01, 0.9), rng.choice((0.05, 0.05, 0.5, 0.9))
     return tuple(value * (1 - colourful * rng.random()) for _ in range(3))
-
-
-def make_pattern(rng: Random) -> Image.Image:
-    """Make a texture that repeats itself: stripes, a grid, a chessboard, bricks, or dots."""
-    count = rng.choice((8, 16, 32))
-    y, x = np.mgrid[:512, :512] / 512 * count
-    kind = rng.choice(("stripes", "grid", "chessboard", "bricks", "dots"))
-    gap = rng.uniform(0.05, 0.5)
-    if kind == "stripes":
-        share = x % 1 < gap
-    elif kind == "grid":
-        share = (x % 1 < gap / 2) | (y % 1 < gap / 2)
-    elif kind == "chessboard":
-        share = (np.floor(x) + np.floor(y)) % 2 == 0
-    elif kind == "bricks":
-        share = ((x + 0.5 * (np.floor(2 * y) % 2)) % 1 < gap / 3) | (2 * y % 1 < gap / 2)
-    else:
-        share = np.hypot(x % 1 - 0.5, y % 1 - 0.5) < 0.2 + gap / 2
-    low, high = (np.array([rng.randrange(256) for _ in range(3)]) for _ in range(2))
-    grain = np.random.default_rng(rng.randrange(1 << 30)).normal(0, rng.choice((0, 4)), (512, 512, 1))
-    colours = np.where(share[..., None], low, high) + grain
-    return Image.fromarray(colours.clip(0, 255).astype(np.uint8))

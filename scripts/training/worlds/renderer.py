@@ -53,7 +53,6 @@ class Look:
     roughness: float = 0.0
     opacity: float = 1.0
     ripple: float = 0.0
-    repeat: float = 1.0  # of the texture
     tint: tuple[float, ...] = (1.0, 1.0, 1.0)
 
 

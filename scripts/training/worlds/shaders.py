@@ -4,7 +4,6 @@ VERTEX = """#version 330
 in vec3 position, colour, normal;
 in vec2 uv;
 uniform mat4 projection, placement;
-uniform float repeat;
 invariant gl_Position;
 out vec3 place, shade, outward;
 out vec2 at;
@@ -12,7 +11,7 @@ void main() {
     place = (placement * vec4(position, 1)).xyz;
     outward = mat3(placement) * normal;
     shade = colour;
-    at = uv * repeat;
+    at = uv;
     gl_Position = projection * vec4(place, 1);
 }"""
 
