@@ -39,7 +39,7 @@ from pamcli.networks.symmetric_attention import Stage, SymmetricAttention, atten
 WIDTH = 48  # channels of the context and of the hidden state of every scale
 ENCODED = 40  # channels that an update encodes what it sees in
 
-UPDATES = 5, 2, 6  # of the disparity at 1/16, 1/8 and 1/4 of the images' size
+UPDATES = 5, 3, 7  # of the disparity at 1/16, 1/8 and 1/4 of the images' size
 
 INNER = {
     "E1": 32,
